@@ -11,7 +11,7 @@ import argparse
 import pathlib
 import tempfile
 
-from pipelines.images import named
+from pipelines.loading import named
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import apart, recall_at_k
 from tfdml.models import number_of_levels

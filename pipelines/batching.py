@@ -2,14 +2,12 @@
 
 import tensorflow as tf
 
-from pipelines.loading import Reader, rows_of, suited, with_contents
-from pipelines.pairs import Pairs
-from pipelines.parallel import on_all_cores
-from pipelines.sampling import Balanced, Groups, Mixed, Shuffled, WholeClasses
+from pipelines.loading import Reader, on_all_cores, rows_of, suited, with_contents
+from pipelines.pair_sampler import Pairs
+from pipelines.samplers import Balanced, Groups, Mixed, Shuffled, WholeClasses
 from pipelines.split import check_split
 from tfdml.checks import check, check_bool, check_integer, check_one_of
 
-SAMPLERS = {"balanced": Balanced, "mixed": Mixed}
 _RECORDS = 64  # read at once in evaluation
 
 
@@ -29,8 +27,8 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
         seed: Of the choice of rows and of their augmentation; >= 0 and below 2**63.
         start_step: Step of the first batch. To resume, the optimizer's number of steps, plus the
             batches whose update it skipped; or a function that returns it, called when iteration
-            begins: by `lambda: model.optimizer.iterations` a `fit` that is resumed by
-            `keras.callbacks.BackupAndRestore` goes on with the batches that would have come.
+            begins, such as `lambda: model.optimizer.iterations` for a `fit` that
+            `keras.callbacks.BackupAndRestore` resumes.
         part: (i, n) for the rows of the i-th of n equal parts of every batch, for a worker of
             several; other rows are not read. n must divide the batch.
 
@@ -40,14 +38,18 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
         `(inputs, labels)`. m is None where batches differ in size.
 
     Raises:
-        TypeError: If the seed or the step is not an integer, or an argument not of its class.
-        ValueError: If one of them is out of range, or sampler or reader do not suit the split.
+        TypeError: If an argument is not of its kind.
+        ValueError: If one is out of range, or sampler or reader do not suit the split.
     """
     reader = suited(reader, split)
     check_integer(0, seed=seed)
     if not callable(start_step):
         check_integer(0, start_step=start_step)
-    batch, own = sampler.batch_size, _part_of(part, sampler.batch_size)
+    batch, (index, parts) = sampler.batch_size, part
+    check_integer(index=index, parts=parts)
+    expectation = "`part` must be (i, n), 0 <= i < n, of an n that divides the batch"
+    check(0 <= index < parts and batch % parts == 0, expectation, part=part, batch=batch)
+    own = slice(index * batch // parts, (index + 1) * batch // parts)
     with tf.device("CPU:0"):  # else a GPU would hold all rows
         tables = tf.nest.map_structure(tf.constant, (rows_of(split), split.labels))
 
@@ -58,7 +60,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
             kept = [tf.range(batch) < tf.size(indices)]
             indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
         indices, draws, kept = tf.nest.map_structure(
-            lambda each: each[own.start : own.stop],
+            lambda each: each[own],
             (indices, reader.draws(seed, step, batch), kept),
         )
         rows, labels = tf.nest.map_structure(lambda table: tf.gather(table, indices), tables)
@@ -80,7 +82,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
                 lambda row, label, draws, *kept: (reader.image(row, draws), label, draws, *kept),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
-            rows = each.batch(len(own), drop_remainder=True)
+            rows = each.batch(batch // parts, drop_remainder=True)
         rows = rows.map(finish, num_parallel_calls=tf.data.AUTOTUNE)
         return on_all_cores(rows.prefetch(tf.data.AUTOTUNE))
 
@@ -92,15 +94,6 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
     return on_all_cores(endless).with_options(options)
-
-
-def _part_of(part, batch):
-    """The rows of a batch that are the i-th of n equal parts, as a range."""
-    index, count = part
-    check_integer(index=index, count=count)
-    expectation = "`part` must be (i, n), 0 <= i < n, of an n that divides the batch"
-    check(0 <= index < count and batch % count == 0, expectation, part=part, batch=batch)
-    return range(index * batch // count, (index + 1) * batch // count)
 
 
 def _steps(start_step, every=1):
@@ -139,9 +132,7 @@ def balanced_batches(
     augmentation=None,
     start_step=0,
     sampler="balanced",
-    *,
-    preprocessing=None,
-    part=(0, 1),
+    **options,
 ):
     """`batches` by the sampler `Balanced`, P classes × K images, or `Mixed`.
 
@@ -149,101 +140,41 @@ def balanced_batches(
         split: `Split` to draw from.
         classes_per_batch: P, distinct classes.
         images_per_class: K, distinct images of each (a smaller class repeats its images).
-        seed: As for `batches`, as are `start_step` and `part`.
-        image_size: As for `Reader`, as are `augmentation` and `preprocessing`.
+        seed: As for `batches`, as is `start_step`.
+        image_size: As for `Reader`, as is `augmentation`.
         augmentation: `Augmentation`, or None for none.
         start_step: Step of the first batch, or a function that returns it.
         sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
-        preprocessing: `Preprocessing`, or None to only resize.
-        part: (i, n) for the i-th of n equal parts of every batch.
+        **options: `preprocessing` as for `Reader`, `part` as for `batches`.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)` as of `batches`, m = P × K.
     """
-    check_one_of(SAMPLERS, sampler=sampler)
-    chosen = SAMPLERS[sampler](classes_per_batch, images_per_class)
-    reader = _reader(split, image_size, augmentation, preprocessing)
-    return batches(split, chosen, reader, seed, start_step, part)
+    kinds = {"balanced": Balanced, "mixed": Mixed}
+    check_one_of(kinds, sampler=sampler)
+    sizes, images = (classes_per_batch, images_per_class), (seed, image_size, augmentation)
+    return _image_batches(kinds[sampler], sizes, split, *images, start_step, **options)
 
 
-def group_batches(
-    split,
-    classes_per_batch,
-    batch_size,
-    seed=0,
-    image_size=None,
-    augmentation=None,
-    start_step=0,
-    *,
-    super_classes=2,
-    images_per_class=None,
-    evenly=False,
-    preprocessing=None,
-):
-    """`batches` by the sampler `Groups`: related classes, of few super-classes.
-
-    The options are those of `Groups`; the others as for `balanced_batches`. Of m images, 2 <= m <=
-    `batch_size`.
-    """
-    chosen = Groups(classes_per_batch, batch_size, super_classes, images_per_class, evenly)
-    reader = _reader(split, image_size, augmentation, preprocessing)
-    return batches(split, chosen, reader, seed, start_step)
+def group_batches(split, classes_per_batch, batch_size, *images, **options):
+    """`batches` by `Groups`, whose options it takes; the others as for `balanced_batches`."""
+    return _image_batches(Groups, (classes_per_batch, batch_size), split, *images, **options)
 
 
-def whole_class_batches(
-    split,
-    batch_size,
-    seed=0,
-    image_size=None,
-    augmentation=None,
-    start_step=0,
-    *,
-    preprocessing=None,
-):
-    """`batches` by the sampler `WholeClasses`: all images of random classes, as many as fit.
-
-    `batch_size` is that of `WholeClasses`; the others as for `balanced_batches`.
-    """
-    reader = _reader(split, image_size, augmentation, preprocessing)
-    return batches(split, WholeClasses(batch_size), reader, seed, start_step)
+def whole_class_batches(split, batch_size, *images, **options):
+    """`batches` by `WholeClasses(batch_size)`; the others as for `balanced_batches`."""
+    return _image_batches(WholeClasses, (batch_size,), split, *images, **options)
 
 
-def shuffled_batches(
-    split,
-    batch_size,
-    seed=0,
-    image_size=None,
-    augmentation=None,
-    start_step=0,
-    *,
-    preprocessing=None,
-    part=(0, 1),
-):
-    """`batches` by the sampler `Shuffled`: images in a random order, whatever their class.
-
-    `batch_size` is that of `Shuffled`; the others as for `balanced_batches`.
-    """
-    reader = _reader(split, image_size, augmentation, preprocessing)
-    return batches(split, Shuffled(batch_size), reader, seed, start_step, part)
+def shuffled_batches(split, batch_size, *images, **options):
+    """`batches` by `Shuffled(batch_size)`; the others as for `balanced_batches`."""
+    return _image_batches(Shuffled, (batch_size,), split, *images, **options)
 
 
-def pair_batches(
-    split,
-    batch_size,
-    seed=0,
-    image_size=None,
-    augmentation=None,
-    start_step=0,
-    *,
-    hard_neighbours=None,
-    reshuffle=False,
-    preprocessing=None,
-    part=(0, 1),
-):
-    """`batches` by the sampler `Pairs`: pairs, about half of them positive.
+def pair_batches(split, batch_size, *images, **options):
+    """`batches` by `Pairs`, whose options it takes; the others as for `balanced_batches`.
 
-    The options are those of `Pairs`; the others as for `balanced_batches`. With `hard_neighbours`
-    batches are prefetched up to the next refresh, never beyond it.
+    With `hard_neighbours` batches are prefetched up to the next refresh, never beyond it.
 
     Example:
         >>> import numpy as np
@@ -256,23 +187,35 @@ def pair_batches(
         >>> print(np.ravel(next(batches)[0]))
         [2. 3. 7. 5.]
     """
-    chosen = Pairs(batch_size, hard_neighbours, reshuffle)
+    return _image_batches(Pairs, (batch_size,), split, *images, **options)
+
+
+def _image_batches(
+    kind,
+    sizes,
+    split,
+    seed=0,
+    image_size=None,
+    augmentation=None,
+    start_step=0,
+    *,
+    preprocessing=None,
+    part=(0, 1),
+    **options,
+):
     reader = _reader(split, image_size, augmentation, preprocessing)
-    return batches(split, chosen, reader, seed, start_step, part)
+    return batches(split, kind(*sizes, **options), reader, seed, start_step, part)
 
 
 @tf.autograph.experimental.do_not_convert
 def evaluation_batches(
     split, image_size=None, batch_size=256, *, preprocessing=None, with_labels=False, reader=None
 ):
-    """All images of a split in order, cut to their boxes and resized, without augmentation.
-
-    Of a split of `inputs`, its rows as they are.
+    """All images of a split in order, as a `Reader` makes them to score; `inputs` as they are.
 
     Args:
         split: `Split`.
-        image_size: (height, width, channels), for paths 1 or 3 channels; that of the images if
-            None; required for paths.
+        image_size: As for `Reader`, as is `preprocessing`.
         batch_size: Images in a batch; the last may have fewer.
         preprocessing: `Preprocessing`, with a centre crop; None to only resize.
         with_labels: Whether to yield labels too, as for `validation_data` of `fit`.
@@ -280,14 +223,11 @@ def evaluation_batches(
             gets the seed 0, 0.
 
     Returns:
-        `tf.data.Dataset` of (batch, height, width, channels) float32 in [0, 255]; with labels, of
-        `(images, labels)`, the labels (batch,) or (batch, num_labels) int64.
+        `tf.data.Dataset` of images or, with labels, of `(images, labels)`, as of `batches`.
 
     Raises:
-        TypeError: If `split` is not a `Split`, `batch_size` not an integer or `preprocessing` not a
-            `Preprocessing`.
-        ValueError: If `image_size` does not suit these images or is missing for paths,
-            `batch_size` is below 1 or the preprocessing cannot make images of this size.
+        TypeError: If an argument is not of its class.
+        ValueError: If `batch_size` is below 1, or images of this size cannot be made of the split.
     """
     check_integer(1, batch_size=batch_size)
     check_bool(with_labels=with_labels)

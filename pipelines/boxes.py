@@ -12,7 +12,7 @@ from tfdml.files import identity
 from tfdml.image_headers import excess_pixels, open_image
 from tfdml.progress import progress
 
-_HEADER = ["path", "x1", "y1", "x2", "y2"]
+EDGES = ("x1", "y1", "x2", "y2")
 
 
 def read_boxes(path):
@@ -25,16 +25,15 @@ def read_boxes(path):
     Returns:
         {path of an image, as written: (x1, y1, x2, y2)}.
     """
-    boxes = {}
-    header, *lines = [*csv_lines(path)] or [(1, _HEADER)]
-    if header[1] != _HEADER:
-        raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
-    for number, cells in lines:
-        where, image = f"{path}, line {number}", cells[0]
-        box = box_of(cells[1:], where)
+    columns, boxes = ["path", *EDGES], {}
+    header, *lines = [*csv_lines(path)] or [(1, columns)]
+    if header[1] != columns:
+        raise ValueError(f"{path} must begin with the line {','.join(columns)}")
+    for number, (image, *cells) in lines:
+        where = f"{path}, line {number}"
         if image in boxes:
             raise ValueError(f"{where}: {image} has a box already")
-        boxes[image] = box
+        boxes[image] = box_of(cells, where)
     check(boxes, f"{path} must name boxes", boxes=0)
     return boxes
 
@@ -88,42 +87,33 @@ def with_boxes(dataset, path, data_dir):
 
 def check_inside(split):
     """Raises a ValueError that names the first image whose box is not inside it."""
-    for path, box, (width, height) in _with_sizes(split.images, split.boxes.tolist()):
-        _check_box(box[2] <= width and box[3] <= height, path, box, width, height)
+    cut_to_images(split.images, split.boxes, exact=True)
 
 
-def cut_to_images(paths, boxes):
+def cut_to_images(paths, boxes, exact=False):
     """Annotated boxes, rounded outward to whole pixels and clipped to their images.
 
-    An error names the first image whose box lies wholly outside.
+    An error names the first image whose box lies wholly outside, or with `exact` in part.
 
     Args:
         paths: (n,) paths of the images, whose headers are read.
         boxes: (n, 4) numbers: left, upper, right and lower edge.
+        exact: Whether a box must be whole pixels inside its image already.
 
     Returns:
         (n, 4) integers, each box inside its image.
     """
-    cut = np.zeros((len(paths), 4), np.int64)
-    boxes = np.asarray(boxes, np.float64)
-    outward = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)
-    for row, (path, box, (width, height)) in enumerate(_with_sizes(paths, outward)):
-        left, top, right, bottom = cut[row] = np.clip(box, 0, [width, height, width, height])
-        _check_box(left < right and top < bottom, path, boxes[row].tolist(), width, height)
-    return cut
-
-
-def _with_sizes(paths, boxes):
-    """(path, box, (width, height)) of every image."""
-    rows = zip(paths, boxes, strict=True)
-    for path, box in progress("Checking boxes", rows, total=len(paths)):
+    boxes = np.asarray(boxes)
+    cut = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)
+    for row, path in enumerate(progress("Checking boxes", paths)):
         with open(path, "rb") as file:
             image = open_image(file)
         if excess := excess_pixels(image):
             advice = "reduce it, or leave out all such images by --skip_invalid"
             raise ValueError(f"{path} cannot be read ({excess}): {advice}")
-        yield path, box, image.size
-
-
-def _check_box(inside, path, box, width, height):
-    check(inside, f"{path}: a box must be inside its image", box=box, width=width, height=height)
+        width, height = image.size
+        left, top, right, bottom = np.clip(cut[row], 0, [width, height, width, height], cut[row])
+        inside = left < right and top < bottom and not (exact and (cut[row] != boxes[row]).any())
+        received = {"box": boxes[row].tolist(), "width": width, "height": height}
+        check(inside, f"{path}: a box must be inside its image", **received)
+    return cut.astype(np.int64)

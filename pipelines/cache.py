@@ -15,40 +15,40 @@ import shlex
 import sys
 
 import pipelines
-from pipelines.check import CAUGHT, parser_of
+from pipelines.check import CAUGHT, STOPPED, parser_of
 from tfdml.command_line import one_sentence, program_call
 from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow, keep_printing
 
 PROGRAM = "pipelines.cache"
-OPTIONS = ("size", "keep_aspect", "trim_white", "quality")
 
 
 def main(arguments=None):
     keep_printing()
     given = parse(sys.argv[1:] if arguments is None else arguments)
-    with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
+    with one_sentence(PROGRAM, *CAUGHT, stopped=STOPPED):
         import_tensorflow()
-        from pipelines.shards import preprocessing_of, verify, write_cache
+        from pipelines import shards
 
         if given.verify:
-            verify(given.verify)
+            shards.verify(given.verify)
             print(f"{given.verify} is intact")
             return
-        options = {name: getattr(given, name) for name in OPTIONS}
-        preprocessing_of(**options)  # rejects options before it reads the images
+        names = ("size", "keep_aspect", "trim_white", "quality")
+        options = {name: getattr(given, name) for name in names}
+        shards.stored_preprocessing(**options)  # rejects options before it reads the images
         check_writable(pathlib.Path(given.out))
         skip_invalid = given.skip_invalid == "true"  # as of train.py, which errors advise
         dataset = pipelines.load(
             given.dataset, given.data_dir, skip_invalid, training=False, boxes=given.boxes
         )
-        manifest = write_cache(dataset, given.out, **options)
+        manifest = shards.write_cache(dataset, given.out, **options)
     size = sum(shard["bytes"] for shard in manifest["shards"]) / 1e6
     images = sum(shard["images"] for shard in manifest["shards"])
     print(
         f"{images:,} images, {size:,.1f} MB in {len(manifest['shards'])} files: {given.out}\n"
         f"Train on it with: {program_call('train')} --dataset cache "
-        f"--data_dir {shlex.quote(given.out)}{flags_of(manifest)}"
+        f"--data_dir {shlex.quote(given.out)}{_training_flags(manifest)}"
     )
 
 
@@ -77,7 +77,7 @@ def parse(arguments):
     return given
 
 
-def flags_of(manifest):
+def _training_flags(manifest):
     """The flags of `train.py` that use the images of a cache as they are stored."""
     settings, sides = manifest["settings"], manifest["image_size"][:2]
     side = settings["warp_size"]

@@ -19,17 +19,19 @@ import os
 import warnings
 
 import pipelines
+from pipelines.invalid import Invalid
 from tfdml.command_line import fail, one_sentence
 from tfdml.quiet import keep_printing
 
 PROGRAM = "pipelines.check"
 CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for the user
+STOPPED = "stopped. Run the same command to continue"
 
 
 def main(arguments=None):
     keep_printing()
     given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
-    with one_sentence(PROGRAM, *CAUGHT, stopped="stopped. Run the same command to continue"):
+    with one_sentence(PROGRAM, *CAUGHT, stopped=STOPPED):
         found, images, rest = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
         print(sentence)
@@ -67,29 +69,26 @@ def check(name, data_dir=None, boxes=None):
         `(found, images, rest)`: a sentence for each problem, the number of images without one, and
         why these are no dataset; empty if they are.
     """
-    from pipelines.datasets.listing import Invalid
-
+    rest, images = "", 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Invalid)
         try:
             split = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes).both()
-        except ValueError as error:  # too little is left
-            split = error
-    found = []
-    for message in (warning.message for warning in caught):
-        if isinstance(message, Invalid):
-            found += [f"{message.what}: {item}" for item in message.items]
-        else:
-            warnings.warn(message, stacklevel=2)  # such as files that are no images
-    if isinstance(split, ValueError):
-        if not found:
-            raise split
-        return found, 0, str(split)
-    if split.holds_records:
+            images = len(split.labels)
+        except ValueError as error:
+            if not any(isinstance(warning.message, Invalid) for warning in caught):
+                raise
+            rest = str(error)  # too little is left
+    invalid = [each.message for each in caught if isinstance(each.message, Invalid)]
+    for other in caught:  # such as files that are no images
+        if other.message not in invalid:
+            warnings.warn(other.message, stacklevel=2)
+    found = [f"{each.what}: {item}" for each in invalid for item in each.items]
+    if images and split.holds_records:
         raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
-    if not split.holds_paths:
+    if images and not split.holds_paths:
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
-    return found, len(split.images), ""
+    return found, images, rest
 
 
 if __name__ == "__main__":

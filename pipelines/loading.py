@@ -1,27 +1,26 @@
 """Readers: from a row of a split to an image, the same in training, scoring and serving."""
 
+import contextlib
 import dataclasses
+import os
 from typing import Any
 
 import tensorflow as tf
 
+from pipelines import transforms
 from pipelines.augmentation import Augmentation
-from pipelines.images import (
-    crop,
-    prepare,
-    random_colour,
-    random_flip,
-    random_part,
-    random_symmetry,
-    random_warp,
-)
+from pipelines.boxes import check_inside
 from pipelines.preprocessing import Preprocessing
-from pipelines.records import read_batches
-from pipelines.sampling import step_seed
+from pipelines.records import read_all
+from pipelines.samplers import step_seed
 from pipelines.split import check_split
+from pipelines.unreadable import unreadable
 from tfdml.checks import check, check_image_size, check_type
 from tfdml.decoding import decode, resize
 from tfdml.orientation import upright
+
+_MACHINE_ERRORS = ("Aborted", "Cancelled", "DeadlineExceeded", "Internal", "ResourceExhausted")
+_MACHINE_ERRORS += ("Unavailable",)  # of TensorFlow, which no image causes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +60,7 @@ class Reader:
             self.preprocessing.check_sizes(self.image_size, self.augmentation)
 
     def suited_to(self, split):
-        """This reader with the size and what is left of the preprocessing of a split of images.
-
-        Raises:
-            ValueError: If it has none, the size does not suit them, or is missing for paths.
-        """
+        """This reader with the size and what is left of the preprocessing of a split of images."""
         needed = "a `Reader` makes images: a split of `inputs` takes a function, or None"
         check(split.inputs is None, needed, image_size=self.image_size)
         size, preprocessing = self.image_size, self.preprocessing
@@ -88,10 +83,9 @@ class Reader:
 
     def draws(self, seed, step, count):
         """The random numbers of a batch, {purpose: (count, numbers) in [0, 1)}."""
-        per_image = {"augmentation": 9, "colour": 3}
         place, colour = (
             tf.random.stateless_uniform([count, number], step_seed(seed, purpose, step))
-            for purpose, number in per_image.items()
+            for purpose, number in (("augmentation", 9), ("colour", 3))
         )
         symmetry = tf.random.stateless_uniform([], step_seed(seed, "symmetry", step))
         place, warp = tf.split(place, [4, 5], axis=1)
@@ -99,24 +93,14 @@ class Reader:
         return {"place": place, "warp": warp, "colour": colour, "symmetry": symmetry}
 
     def image(self, row, draws=None):
-        """One image: in training cropped and mirrored by its draws, in scoring as it is served.
-
-        Args:
-            row: As for `pipelines.batches`.
-            draws: Those of the image, out of `draws` of its batch; None in scoring.
-
-        Returns:
-            `image_size`; float32, in training uint8 where possible.
-        """
-        image, size, augmentation = (
-            read(row, self.image_size[2]),
-            self.image_size,
-            self.augmentation,
-        )
+        """The image of a row: as in scoring, or by its draws as far as `finish` needs it."""
+        image, size = read(row, self.image_size[2]), self.image_size
         if draws is None:
-            return prepare(image, size, self.preprocessing)
-        image = random_part(image, size, augmentation, self.preprocessing, draws["place"])
-        return tf.ensure_shape(random_flip(image, augmentation, draws["warp"][0]), size)
+            return transforms.prepare(image, size, self.preprocessing)
+        changes = self.augmentation, self.preprocessing
+        image = transforms.random_part(image, size, *changes, draws["place"])
+        image = transforms.random_flip(image, self.augmentation, draws["warp"][0])
+        return tf.ensure_shape(image, size)
 
     def finish(self, images, draws):
         """A batch of training, of what `image` made or of rows of pixels."""
@@ -126,9 +110,9 @@ class Reader:
         else:
             augmentation = augmentation.changed(flip=False)  # each was
         images = resize(images, self.image_size)
-        images = random_symmetry(images, augmentation, draws["symmetry"][0, 0])
-        images = random_warp(images, augmentation, draws["warp"])
-        return random_colour(images, augmentation, draws["colour"])
+        images = transforms.random_symmetry(images, augmentation, draws["symmetry"][0, 0])
+        images = transforms.random_warp(images, augmentation, draws["warp"])
+        return transforms.random_colour(images, augmentation, draws["colour"])
 
     def __call__(self, contents):
         """The image of an encoded file, as in scoring."""
@@ -136,56 +120,43 @@ class Reader:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class _Rows:
     """Reads rows by a function of a row and its seed, or leaves them as they are."""
 
     function: Any = None
 
-    def suited_to(self, split):
-        del split  # any
-        return self
-
-    def reads_each(self, split):
-        del split
+    def reads_each(self, _):
         return self.function is not None
 
     def draws(self, seed, step, count):
-        """(count, 2) int32, a seed of each row, for a function."""
         if self.function is None:
             return ()
         seeds = step_seed(seed, "augmentation", step)
         return tf.random.stateless_uniform([count, 2], seeds, None, None, tf.int32)
 
     def image(self, row, draws=None):
-        """What the function makes of a row; in scoring of the seed 0, 0."""
         if self.function is None:
             return row
         return self.function(row, tf.zeros([2], tf.int32) if draws is None else draws)
 
-    def finish(self, rows, draws):
-        del draws
+    def finish(self, rows, _):
         return rows
 
 
 def suited(reader, split):
-    """The reader of `pipelines.batches`, checked and suited to a split.
-
-    Raises:
-        TypeError: If `split` is not a `Split`, or `reader` no reader.
-        ValueError: If the reader does not suit the split.
-    """
+    """The reader of `pipelines.batches`, checked and suited to a split."""
     check_split(split)
     if reader is None:
-        reader = Reader() if split.inputs is None else Rows()
-    if not hasattr(reader, "finish"):
-        expected = "`reader` must be a `Reader`, a function of a row and its seed, or None"
-        check_type(callable(reader), expected, reader=reader)
-        reader = Rows(reader)
-    return reader.suited_to(split)
+        reader = Reader() if split.inputs is None else _Rows()
+    if isinstance(reader, Reader):
+        return reader.suited_to(split)
+    expected = "`reader` must be a `Reader`, a function of a row and its seed, or None"
+    check_type(isinstance(reader, _Rows) or callable(reader), expected, reader=reader)
+    return reader if isinstance(reader, _Rows) else _Rows(reader)
 
 
 def rows_of(split):
-    """What `read` and readers take, of all rows: {name: array}, or the inputs as they are."""
+    """What `read` and readers take, of all rows: {kind: array, "box": array}, or the inputs."""
     if split.inputs is not None:
         return split.inputs
     kind = ("record" if split.holds_records else "path") if split.holds_paths else "pixels"
@@ -195,24 +166,62 @@ def rows_of(split):
 def with_contents(rows):
     """Rows of records, with their contents."""
     rows = dict(rows)
-    return {"contents": read_batches(rows.pop("record")), **rows}
+    paths = rows.pop("record")
+    contents = tf.numpy_function(read_all, [paths], tf.string, stateful=False)
+    return {"contents": tf.ensure_shape(contents, paths.shape), **rows}
 
 
 def read(row, channels):
-    """One image of a split, upright and cut to its box if it has one.
-
-    Args:
-        row: {"pixels": (height, width, channels) uint8}, {"path": of a file} or {"contents": of
-            one}; "box": (4,) integers, in the pixels of the file whatever its EXIF orientation.
-        channels: Of the image.
-
-    Returns:
-        (height, width, channels) uint8.
-    """
+    """One image of a row of `rows_of`, uint8, upright and cut to its box if it has one."""
     box = row.get("box")
     if "pixels" in row:
-        return row["pixels"] if box is None else crop(row["pixels"], box)
+        return row["pixels"] if box is None else transforms.crop(row["pixels"], box)
     contents = row["contents"] if "contents" in row else tf.io.read_file(row["path"])
     if box is None:
         return decode(contents, channels)
-    return upright(crop(decode(contents, channels, as_stored=True), box), contents)
+    part = transforms.crop(decode(contents, channels, as_stored=True), box)
+    return upright(part, contents)
+
+
+def on_all_cores(dataset):
+    """Runs the parallel steps of a `tf.data.Dataset` on all cores, without autotuning.
+
+    The autotuning thread of TensorFlow 2.21 may miss that its iterator is being deleted. The
+    deletion then blocks for up to a minute, such as at the end of a program.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.autotune.initial_parallelism = os.cpu_count()
+    return dataset.with_options(options)
+
+
+@contextlib.contextmanager
+def named(*splits):
+    """Turns a TensorFlow error about images of the splits into an OSError with its cause."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(cause_of(error, *splits)) from error
+
+
+def cause_of(error, *splits):
+    """The cause of a TensorFlow error: the image that cannot be read, or the error's own message.
+
+    The files of the splits that may hold the image are read until it is found.
+    """
+    if type(error).__name__.removesuffix("Error") in _MACHINE_ERRORS:
+        splits = ()
+    for split in (split for split in splits if split.holds_paths):
+        for row, reason in unreadable(split.images):
+            what = f"{split.images[row]} cannot be read ({reason})"
+            advice = (
+                "repair it, or leave out all such images by --skip_invalid, in a new run; "
+                "python -m pipelines.check lists them"
+            )
+            return f"{what}: {'write the cache again' if split.holds_records else advice}"
+        if split.boxes is not None:
+            try:
+                check_inside(split)
+            except ValueError as error:
+                return str(error)
+    return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls

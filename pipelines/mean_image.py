@@ -1,11 +1,11 @@
 """Reads a mean image in NumPy's or Caffe's format."""
 
-import functools
 import os
 import pathlib
 from typing import Any
 
 import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from tfdml.checks import Bare, check
 
@@ -30,14 +30,11 @@ message_type {
 
 
 def read_mean_image(path):
-    """The mean image of a file.
+    """The mean image of a file: (height, width, channels) float32, red first.
 
     Args:
         path: A `.npy` file of (height, width, channels) floats, red first; or a `.binaryproto`
             file of Caffe, such as `imagenet_mean.binaryproto`, which has blue first.
-
-    Returns:
-        (height, width, channels) float32, red first.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -49,7 +46,11 @@ def read_mean_image(path):
     if not path.is_file():
         raise FileNotFoundError(f"`mean_image` must be an existing file. There is no {path}")
     try:
-        mean = _read_numpy(path) if path.suffix == ".npy" else _read_caffe(path.read_bytes())
+        with path.open("rb") as file:
+            if path.suffix == ".npy":  # not by `np.load`, which also takes archives
+                mean = np.lib.format.read_array(file, allow_pickle=False)
+            else:
+                mean = _caffe_image(file.read())
     except Exception as error:  # what NumPy and protobuf raise has no common class
         raise ValueError(f"{path} cannot be read ({error})") from error
     holds = mean.ndim == 3 and mean.size and mean.dtype.kind == "f" and np.isfinite(mean).all()
@@ -58,25 +59,13 @@ def read_mean_image(path):
     return mean.astype(np.float32)
 
 
-def _read_numpy(path):
-    with path.open("rb") as file:  # `np.load` also takes archives
-        return np.lib.format.read_array(file, allow_pickle=False)
-
-
-def _read_caffe(content):
-    blob: Any = _blob_class()()  # its fields are made below
+def _caffe_image(content):
+    """The image of a `BlobProto` of Caffe's caffe.proto, of which it needs a few fields alone."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(text_format.Parse(_CAFFE_PROTO, descriptor_pb2.FileDescriptorProto()))
+    kind = pool.FindMessageTypeByName("mean_image.BlobProto")
+    blob: Any = message_factory.GetMessageClass(kind)()
     blob.ParseFromString(content)
     shape = tuple(blob.shape.dim) or (blob.num, blob.channels, blob.height, blob.width)
     planes = np.array(blob.data, np.float32).reshape(shape[-3:])  # one image
     return planes[::-1].transpose(1, 2, 0)
-
-
-@functools.cache
-def _blob_class():
-    """`BlobProto` of Caffe's caffe.proto, with only the fields that an image needs."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-
-    file = text_format.Parse(_CAFFE_PROTO, descriptor_pb2.FileDescriptorProto())
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("mean_image.BlobProto"))

@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from tfdml.checks import Bare, check, check_bool, check_integer, check_positive, check_type
 
 _SHARE = 224 / 256  # side of a crop / side of the image that several are taken from
@@ -32,12 +34,9 @@ class Preprocessing:
         ValueError: If one is out of range, or two exclude each other.
 
     Source:
-        Warp and crop: Krizhevsky, Sutskever, Hinton. ImageNet classification with deep
-        convolutional neural networks. NIPS 2012, section 4.1; 256 and 227 pixels by the released
-        code of Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016; 256 and 224 by that of Yuan, Yang, Zhang. Hard-aware deeply cascaded
-        embedding. ICCV 2017.
-        White border: `load_cropped_images.m` of the released code of Song et al.
+        Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1; the released code of Song, Xiang,
+        Jegelka, Savarese. CVPR 2016 (256 and 227 pixels, white border), and that of Yuan, Yang,
+        Zhang. ICCV 2017 (256 and 224 pixels).
         Differs: resizes bilinearly with antialiasing, where MATLAB and OpenCV use other filters;
         the mean image's channel means are added back here and those of ImageNet subtracted in the
         network, so pixels may differ by a constant below one grey level.
@@ -52,23 +51,18 @@ class Preprocessing:
         if self.warp_size is not None:
             check_integer(warp_size=self.warp_size)
             check_positive(warp_size=self.warp_size)
-        check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
-        kept, trimmed = self.keep_aspect, self.trim_white
+        kept, trimmed = check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
         needless = "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`"
         check(not (kept and trimmed), needless, keep_aspect=kept, trim_white=trimmed)
         if self.mean_image is not None:
-            self._check_mean_image()
-
-    def _check_mean_image(self):
-        import numpy as np
-
-        mean = np.asarray(self.mean_image)
-        check_type(mean.dtype.kind == "f", "`mean_image` must be floats", dtype=Bare(mean.dtype))
-        expected = "`mean_image` must be (height, width, channels), all finite"
-        check(mean.ndim == 3 and np.isfinite(mean).all(), expected, shape=mean.shape)
-        one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
-        check(not self.keep_aspect, one_size, keep_aspect=self.keep_aspect)
-        vars(self).update(mean_image=mean.astype(np.float32))
+            mean = np.asarray(self.mean_image)
+            floats = mean.dtype.kind == "f"
+            check_type(floats, "`mean_image` must be floats", dtype=Bare(mean.dtype))
+            expected = "`mean_image` must be (height, width, channels), all finite"
+            check(mean.ndim == 3 and np.isfinite(mean).all(), expected, shape=mean.shape)
+            one_size = "`mean_image` requires images of one size: leave out `keep_aspect`"
+            check(not kept, one_size, keep_aspect=kept)
+            vars(self)["mean_image"] = mean.astype(np.float32)
 
     @property
     def takes_crops(self):
@@ -81,12 +75,12 @@ class Preprocessing:
         return (self.warp_size,) * 2 if self.warp_size else tuple(image_size[:2])
 
     def size_of_views(self, image_size):
-        """(height, width, channels) of the image that several crops of `image_size` are taken from.
+        """The size of the image that several crops of `image_size` are taken from: 8 / 7 of them.
 
-        `warp_size`, or without one 8 / 7 of the sides of a crop.
+        With `warp_size` it is that.
         """
-        sides = (round(side / _SHARE) for side in image_size[:2])
-        return *((self.warp_size,) * 2 if self.warp_size else sides), image_size[2]
+        whole = tuple(round(side / _SHARE) for side in image_size[:2])
+        return *self.size_of_warp(whole), image_size[2]
 
     def after_warp(self, warped):
         """The preprocessing left to do for images that were warped before, as in a cache.
@@ -104,12 +98,13 @@ class Preprocessing:
 
     def check_sizes(self, image_size, augmentation=None):
         """Raises a ValueError if it cannot make images of this size with this augmentation."""
+        image_size = tuple(image_size)
         large = not self.warp_size or self.warp_size >= max(image_size[:2])
-        received = {"warp_size": self.warp_size, "image_size": tuple(image_size)}
+        received = {"warp_size": self.warp_size, "image_size": image_size}
         check(large, "`warp_size` must be at least the side of a crop", **received)
         if augmentation is not None and augmentation.symmetries > 1:
             square = image_size[0] == image_size[1]
-            received = {"symmetries": augmentation.symmetries, "image_size": tuple(image_size)}
+            received = {"symmetries": augmentation.symmetries, "image_size": image_size}
             check(square, "`symmetries` of the augmentation need square images", **received)
         if self.mean_image is None:
             return

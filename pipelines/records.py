@@ -7,17 +7,7 @@ import re
 
 import numpy as np
 
-SUFFIX = ".tfrecord"
-_RECORD = re.compile(rf"(.+{re.escape(SUFFIX)}):(\d+):(\d+)", re.DOTALL)
-
-
-def record_path(file, offset, length):
-    """The path of the `length` bytes from byte `offset` on of a TFRecord file.
-
-    >>> record_path("cache/images-00002.tfrecord", 4096, 20480)
-    'cache/images-00002.tfrecord:4096:20480'
-    """
-    return f"{file}:{offset}:{length}"
+_RECORD = re.compile(r".+\.tfrecord:\d+:\d+", re.DOTALL)
 
 
 def is_record(path):
@@ -52,11 +42,3 @@ def read_all(paths):
             if len(contents[row]) != length:
                 raise OSError(f"{file} ends before byte {offset + length}")
     return contents
-
-
-def read_batches(paths):
-    """`read_all` as an operation, for `tf.data`: (n,) paths -> (n,) contents."""
-    import tensorflow as tf
-
-    contents = tf.numpy_function(read_all, [paths], tf.string, stateful=False)
-    return tf.ensure_shape(contents, paths.shape)

@@ -17,28 +17,22 @@ class Split:
     """Labelled images, or labelled rows of any other kind.
 
     Args:
-        images: (n, height, width, channels) uint8, or (n,) paths of image files, strings or
-            `os.PathLike`; None for `inputs`.
-        labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels)
-            integers, 1 for each label of the image and 0 elsewhere, num_labels >= 2: class ids are
-            columns.
+        images: (n, height, width, channels) uint8, or (n,) paths of image files; None for `inputs`.
+        labels: (n,) or (n, 1) integer class ids; or several labels an image, (n, num_labels) of 1
+            for each label of the image and 0 elsewhere, num_labels >= 2: class ids are columns.
         class_names: Class id -> name, where the classes have names.
-        super_labels: (n,) integer ids of the super-classes, such as alphabets of characters, where
-            the classes have some: the same for all images of a class.
+        super_labels: (n,) integer ids of the super-classes, such as alphabets of characters; the
+            same for all images of a class.
         boxes: (n, 4) integers, the part of each image to use: left, upper, right and lower edge in
             pixels, the last two exclusive; the whole image if None. The pixels are those of the
             file as stored; the EXIF orientation is applied to the part cut out.
-        warped: `Preprocessing` already applied to the images, as in a cache; None for original
-            images.
+        warped: `Preprocessing` already applied to the images, as in a cache.
         inputs: In place of images, what the embedder takes: n rows of numbers or texts, or a dict
             of such arrays. Batches have these rows as they are, so options of images are rejected.
 
     Raises:
-        ValueError: If there are no images, not one label, super-label, box and row of each input,
-            a class is in two super-classes, several labels are not 0 and 1 or have super-labels, a
-            box is empty or, for an array, not inside its image, or there are images and inputs.
-        TypeError: If the labels, super-labels or boxes are not integers, the images neither uint8
-            nor paths, the inputs neither numbers nor texts, or the names not a dict.
+        ValueError: If there are no images, or what is given does not fit together.
+        TypeError: If one is not of the kind stated.
 
     Example:
         >>> split = Split(inputs={"age": [[31.0], [64.0]], "name": ["Ada", "Bo"]}, labels=[0, 1])
@@ -56,53 +50,43 @@ class Split:
 
     def __post_init__(self):
         if self.inputs is None:
-            vars(self).update(images=self._checked_images())
+            vars(self)["images"] = _checked_images(self.images)
             count = len(self.images)
         else:
-            vars(self).update(inputs=self._checked_inputs())
+            vars(self)["inputs"] = self._checked_inputs()
             count = len(self.labels)
-        vars(self).update(labels=_checked_labels(self.labels, count))
+        vars(self)["labels"] = _checked_labels(self.labels, count)
         named = self.class_names is None or isinstance(self.class_names, dict)
         received = Bare(type(self.class_names).__name__)
         check_type(named, "`class_names` must be a dict of class ids and names", type=received)
         if self.super_labels is not None:
             self.check_one_label("super-classes")
-            super_labels = _integers("super_labels", self.super_labels, (count,))
-            _check_nested(self.labels, super_labels)
-            vars(self).update(super_labels=super_labels)
+            vars(self)["super_labels"] = _integers("super_labels", self.super_labels, (count,))
+            _, first, inverse = np.unique(self.labels, return_index=True, return_inverse=True)
+            wanted = self.super_labels[first][inverse]
+            row = int(np.argmax(self.super_labels != wanted))
+            both = [int(wanted[row]), int(self.super_labels[row])]
+            nested = "`super_labels` must be the same for all images of a class"
+            received = {"class": int(self.labels[row]), "super_labels": both}
+            check(both[0] == both[1], nested, **received)
         if self.boxes is not None:
-            vars(self).update(boxes=_integers("boxes", self.boxes, (count, 4)))
+            vars(self)["boxes"] = _integers("boxes", self.boxes, (count, 4), "four edges")
             _check_boxes(self.boxes, None if self.holds_paths else self.images.shape[1:3])
-
-    def _checked_images(self):
-        try:
-            images = np.asarray(self.images)
-        except ValueError as error:  # of NumPy
-            raise ValueError(f"`images` must be of one size, or paths: {error}") from None
-        named = (isinstance(image, (str, os.PathLike)) for image in images.flat)
-        if images.dtype == object and images.ndim == 1 and all(named):
-            images = np.array([os.fspath(path) for path in images])
-        check(images.shape[:1] != (0,), "a split must hold at least one image", images=0)
-        are_pixels = images.dtype == np.uint8 and images.ndim == 4
-        are_paths = images.dtype.kind == "U" and images.ndim == 1
-        expected = "`images` must be (n, height, width, channels) uint8 or (n,) paths"
-        if images.ndim == 2:
-            expected += "; other rows are the `inputs` of a split"
-        elif images.dtype.kind == "f":
-            expected += "; convert those in [0, 1] by (255 * images).astype('uint8'), those in "
-            expected += "[0, 255] by images.astype('uint8')"
-        elif images.ndim == 3:
-            expected += "; add the channel of grey images by images[..., None]"
-        received = {"shape": images.shape, "dtype": Bare(images.dtype)}
-        check_type(are_pixels or are_paths, expected, **received)
-        return images
 
     def _checked_inputs(self):
         image_fields = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
         given = [name for name, value in image_fields.items() if value is not None]
         check(not given, "a split of `inputs` must have nothing of images", given=given)
         named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
-        arrays = {name: _checked_rows(name, rows) for name, rows in named.items()}
+        arrays = {
+            name: _array(f"`{name}` must have rows of one shape", rows)
+            for name, rows in named.items()
+        }
+        for name, rows in arrays.items():
+            texts = rows.dtype == object and all(isinstance(t, (str, bytes)) for t in rows.flat)
+            expected = f"`{name}` must be rows of numbers or texts"
+            known = rows.ndim > 0 and (texts or rows.dtype.kind in "biufUS")
+            check_type(known, expected, shape=rows.shape, dtype=Bare(rows.dtype))
         shapes = {f"{name}.shape": rows.shape for name, rows in arrays.items()}
         shapes["labels.shape"] = np.shape(self.labels)
         lengths = {shape[:1] for shape in shapes.values()}
@@ -119,8 +103,7 @@ class Split:
         return self.inputs is None and self.images.dtype.kind == "U"
 
     @property
-    def holds_records(self):
-        """Whether the paths address images inside TFRecord files."""
+    def holds_records(self):  # inside TFRecord files
         return self.holds_paths and any(map(is_record, self.images[:1]))
 
     @property
@@ -132,7 +115,6 @@ class Split:
 
     @property
     def num_classes(self):
-        """Number of classes that have images."""
         return len(self.classes)
 
     @property
@@ -150,9 +132,9 @@ class Split:
 
     def check_one_label(self, what):
         """Raises a ValueError that names `what` if an image may have several labels."""
-        several = (
-            f"{what} must have one class id per image. Images of several labels train from Python: "
-            "EmbeddingModel.fit on pipelines.shuffled_batches, with the loss 'supcon'"
+        several = f"{what} must have one class id per image. Images of several labels train from "
+        several += (
+            "Python: EmbeddingModel.fit on pipelines.shuffled_batches, with the loss 'supcon'"
         )
         check(self.labels.ndim == 1, several, **{"labels.shape": self.labels.shape})
 
@@ -160,8 +142,8 @@ class Split:
         """Raises a ValueError if there are none."""
         needed = (
             "groups need `super_labels`, the super-class of each image, as omniglot has in its "
-            "alphabets and a CSV file in a column super_label"
         )
+        needed += "alphabets and a CSV file in a column super_label"
         check(self.super_labels is not None, needed, super_labels=None)
 
     def subset(self, chosen):
@@ -169,28 +151,45 @@ class Split:
         if np.asarray(chosen).dtype == bool and np.all(chosen):
             return self  # spares a copy of the pixels
         fields = vars(self).items()
-        rows = {name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)}
+        rows: dict[str, Any] = {
+            name: value[chosen] for name, value in fields if isinstance(value, np.ndarray)
+        }
         if isinstance(self.inputs, dict):
-            rows |= {"inputs": {name: each[chosen] for name, each in self.inputs.items()}}
+            rows["inputs"] = {name: each[chosen] for name, each in self.inputs.items()}
         return dataclasses.replace(self, **rows)
 
 
-def _checked_rows(name, rows):
-    """Returns rows of numbers or texts as an array, with the first axis that of the examples."""
+def _checked_images(images):
+    """Returns pixels or texts of paths, as an array."""
+    images = _array("`images` must be of one size, or paths", images)
+    named = (isinstance(image, (str, os.PathLike)) for image in images.flat)
+    if images.dtype == object and images.ndim == 1 and all(named):
+        images = np.array([os.fspath(path) for path in images])
+    check(images.shape[:1] != (0,), "a split must hold at least one image", images=0)
+    are_pixels = images.dtype == np.uint8 and images.ndim == 4
+    are_paths = images.dtype.kind == "U" and images.ndim == 1
+    expected = "`images` must be (n, height, width, channels) uint8 or (n,) paths"
+    if images.ndim == 2:
+        expected += "; other rows are the `inputs` of a split"
+    elif images.dtype.kind == "f":
+        expected += "; convert those in [0, 1] by (255 * images).astype('uint8'), those in "
+        expected += "[0, 255] by images.astype('uint8')"
+    elif images.ndim == 3:
+        expected += "; add the channel of grey images by images[..., None]"
+    received = {"shape": images.shape, "dtype": Bare(images.dtype)}
+    check_type(are_pixels or are_paths, expected, **received)
+    return images
+
+
+def _array(expected, rows):
     try:
-        rows = np.asarray(rows)
+        return np.asarray(rows)
     except ValueError as error:  # of NumPy
-        raise ValueError(f"`{name}` must have rows of one shape: {error}") from None
-    texts = rows.dtype == object and all(isinstance(text, (str, bytes)) for text in rows.flat)
-    expected = f"`{name}` must be rows of numbers or texts"
-    received = {"shape": rows.shape, "dtype": Bare(rows.dtype)}
-    check_type(rows.ndim > 0 and (texts or rows.dtype.kind in "biufUS"), expected, **received)
-    return rows
+        raise ValueError(f"{expected}: {error}") from None
 
 
-def _integers(name, values, shape):
+def _integers(name, values, shape, each="one id"):
     values = np.asarray(values)
-    each = "four edges" if name == "boxes" else "one id" if len(shape) == 1 else "a row of 0 and 1"
     expected = f"`{name}` must have {each} per image"
     check(values.shape == shape, expected, images=shape[0], **{f"{name}.shape": values.shape})
     expected = f"`{name}` must be integers"
@@ -207,7 +206,7 @@ def _checked_labels(labels, count):
         labels = labels[:, 0]
     if labels.ndim != 2 or labels.shape[1] < 2:
         return _integers("labels", labels, (count,))
-    labels = _integers("labels", labels, (count, labels.shape[1]))
+    labels = _integers("labels", labels, (count, labels.shape[1]), "a row of 0 and 1")
     expected = "several `labels` an image must be 0 or 1"
     check(np.isin(labels, (0, 1)).all(), expected, labels=Bare(f"{labels.min()} to {labels.max()}"))
     return labels
@@ -224,29 +223,19 @@ def _check_boxes(boxes, size):
     check(good[row], expected, row=row, box=boxes[row].tolist(), **received)
 
 
-def _check_nested(labels, super_labels):
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    expected = super_labels[first][inverse]
-    row = int(np.argmax(super_labels != expected))
-    both = [int(expected[row]), int(super_labels[row])]
-    nested = "`super_labels` must be the same for all images of a class"
-    check(both[0] == both[1], nested, **{"class": int(labels[row])}, super_labels=both)
-
-
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """Images for training, and images of other classes for evaluation.
 
     Args:
-        name: Name of the dataset.
+        name: Of the dataset.
         train: `Split` to train on.
-        test: `Split` of classes not in `train`: queries and gallery at once or, with a separate
-            gallery, the queries only. With several labels an image, those of `train` too.
+        test: `Split` of classes not in `train`: the queries. With several labels an image, those of
+            `train` too.
         image_size: (height, width, channels), the default size of its images.
         augmentation: Default `Augmentation`.
         preprocessing: Default `Preprocessing`.
-        gallery: `Split` that the queries are searched in, also of classes not in `train`; None if
-            test images are searched among each other.
+        gallery: `Split` that the queries are searched in; None if it is the test images themselves.
 
     Raises:
         ValueError: If a class is in both training and test images.
@@ -275,10 +264,7 @@ class Dataset:
         return splits if self.gallery is None else {**splits, "gallery": self.gallery}
 
     def scored(self):
-        """The images of test and gallery as one `Split`, and which are queries: (n,) booleans.
-
-        The latter is None without a gallery: all images are queries and gallery at once.
-        """
+        """The images of test and gallery as one `Split`, and which are queries; None if all are."""
         if self.gallery is None:
             return self.test, None
         split = join_splits([self.test, self.gallery])
@@ -290,48 +276,37 @@ class Dataset:
 
 
 def join_splits(splits):
-    """The images of several splits with the same class ids, as one `Split`.
-
-    Super-labels are dropped unless all splits have them.
+    """The rows of several splits, in order, as one `Split`; without super-labels if one has none.
 
     Args:
-        splits: `Split`s, whose images are all pixels of one size or all paths, or of the same
-            `inputs`.
-
-    Returns:
-        A `Split` with the rows in the order given.
+        splits: `Split`s with the same class ids and preprocessing, all or none with boxes, whose
+            images are all pixels of one size or all paths, or of the same `inputs`.
 
     Raises:
-        TypeError: If one is not a `Split`.
-        ValueError: If they went through different preprocessing, only some have boxes, or their
-            inputs differ.
+        TypeError, ValueError: If they are not so.
     """
     splits = list(splits)
     for split in splits:
         check_split(split)
-
     if len({id(split.warped) for split in splits}) > 1:
         raise ValueError("splits to join must be of one dataset and have the same `warped`")
     boxed = [split.boxes is not None for split in splits]
     expectation = "splits to join must all have boxes, or none: others would not be cropped"
     check(len(set(boxed)) < 2, expectation, have_boxes=boxed)
-
     inputs = [split.inputs for split in splits]
     kinds = [sorted(each) if isinstance(each, dict) else each is None for each in inputs]
     check(kinds.count(kinds[0]) == len(kinds), "splits to join must have the same inputs, or none")
-
     joined = {}
     for name in ("images", "labels", "super_labels", "boxes", "inputs"):
         parts = [getattr(split, name) for split in splits]
-        joined[name] = None if any(part is None for part in parts) else _concatenated(parts)
+        if any(part is None for part in parts):
+            joined[name] = None
+        elif isinstance(parts[0], dict):
+            joined[name] = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        else:
+            joined[name] = np.concatenate(parts)
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
     return Split(class_names=class_names, warped=splits[0].warped, **joined)
-
-
-def _concatenated(parts):
-    if isinstance(parts[0], dict):
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return np.concatenate(parts)
 
 
 def rows_to_find(split, queries=None):
@@ -347,22 +322,17 @@ def check_split(split):
 
 
 def hold_out_classes(split, share):
-    """Holds out the last classes for validation, to choose settings without the test classes.
+    """Holds out the last classes for validation: `(rest, held_out)`, two splits.
 
-    Adjacent class ids are often related, such as cars of one make, and datasets keep their last
-    classes for the test. Classes held out at random would leave related ones on both sides and
-    overestimate the test score.
+    Adjacent class ids are often related, such as cars of one make: classes held out at random would
+    leave related ones on both sides and overestimate the test score.
 
     Args:
-        split: `Split` of training images.
+        split: `Split` of training images, of 2 classes or more.
         share: Share of its classes to hold out, above 0 and below 1; at least one is.
 
-    Returns:
-        `(rest, held_out)`, two splits.
-
     Raises:
-        TypeError: If `split` is not a `Split` or `share` not a number.
-        ValueError: If `share` is out of range or there is a single class.
+        TypeError, ValueError: If one is not so.
     """
     check_split(split)
     split.check_one_label("classes to hold out")
@@ -376,17 +346,12 @@ def hold_out_classes(split, share):
 
 
 def hold_out_fold(split, number, folds):
-    """Holds out one of several folds of the classes, for cross-validation.
-
-    A fold has adjacent classes, for the reason that `hold_out_classes` states.
+    """Holds out one of several folds of adjacent classes: `(rest, held_out)`, two splits.
 
     Args:
         split: `Split` of training images.
         number: Number of the fold, from 0.
         folds: Number of folds; each has 2 classes or more.
-
-    Returns:
-        `(rest, held_out)`, two splits.
 
     Raises:
         ValueError: If there are too few classes.
@@ -398,21 +363,17 @@ def hold_out_fold(split, number, folds):
 
 
 def draw_gallery(split, seed=0):
-    """Draws one random image of every class as the gallery; the others are the queries.
+    """Draws a random image of every class: `(queries, gallery)`, in the order of `split`.
 
-    The protocol of VehicleID: every query has a single relevant image. A class with one image has
-    no query. Scores over several seeds show how much they depend on the draw.
+    The protocol of VehicleID: every query has a single relevant image, a class with one image no
+    query.
 
     Args:
-        split: `Split` to test on.
+        split: `Split` to test on, with a class of 2 images.
         seed: Of the draw, >= 0.
 
-    Returns:
-        `(queries, gallery)`, two splits with the rows in the order of `split`.
-
     Raises:
-        TypeError: If `split` is not a `Split` or the seed not an integer.
-        ValueError: If the seed is negative or no class has 2 images.
+        TypeError, ValueError: If one is not so.
 
     Example:
         >>> queries, gallery = draw_gallery(Split(["a.png", "b.png", "c.png"], [4, 7, 4]))
@@ -425,7 +386,6 @@ def draw_gallery(split, seed=0):
     images, classes = len(split.labels), split.num_classes
     needed = "drawing a gallery needs a class with 2 or more images"
     check(classes < images, needed, images=images, classes=classes)
-    order = np.random.default_rng(seed).permutation(images)
-    drawn = np.zeros(images, bool)
+    order, drawn = np.random.default_rng(seed).permutation(images), np.zeros(images, bool)
     drawn[order[np.unique(split.labels[order], return_index=True)[1]]] = True
     return split.subset(~drawn), split.subset(drawn)

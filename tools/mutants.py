@@ -40,7 +40,7 @@ MUTATED = (
     "tfdml/evaluation/search.py",
     "tfdml/evaluation/metrics.py",
     "tfdml/evaluation/retrieval.py",
-    "pipelines/sampling.py",
+    "pipelines/samplers.py",
     "pipelines/batching.py",
     "pipelines/loading.py",
     "tfdml/serving/signatures.py",

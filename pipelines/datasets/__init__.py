@@ -9,7 +9,7 @@ from tfdml.checks import check, unknown_name
 # Names for `--dataset` and `load`: name -> (module of this package with `load(data_dir, ...)`,
 # options of that `load`).
 DATASETS = {
-    "cache": ("cache", {}),
+    "cache": ("cached", {}),
     "cars196": ("cars196", {}),
     "csv": ("csv_file", {}),
     "cub200": ("cub200", {}),
@@ -28,9 +28,10 @@ DATASETS = {
 }
 TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
 READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
-IN_MEMORY = (*READ, "digits", "glyphs")  # whose images are not in separate files
+BUILT_IN = ("digits", "glyphs")
+IN_MEMORY = (*READ, *BUILT_IN)  # whose images are not in separate files
 ANNOTATED = "annotated"
-WITH_BOXES = ("cars196", "csv", "cub200", "in_shop", f"{TFDS}NAME")  # whose `load` takes `boxes`
+WITH_BOXES = ("cars196", "csv", "cub200", "in_shop")  # whose `load` takes `boxes`
 
 
 def names():
@@ -50,7 +51,7 @@ def is_listed(name, data_dir=None, skip_invalid=False):
 
 
 def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):
-    """Loads a dataset with disjoint training and test classes.
+    """Loads a dataset with disjoint training and test classes: a `Dataset`.
 
     Args:
         name: One of `names()`.
@@ -65,9 +66,6 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
             with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.
         download: Whether TFDS may download and prepare the set of `tfds:NAME`.
 
-    Returns:
-        A `Dataset`.
-
     Raises:
         ValueError: If the name is unknown, or the images or boxes are not as expected.
         FileNotFoundError: If the folder, files in it or the file of `boxes` are missing.
@@ -77,27 +75,31 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
     elif name in DATASETS:
         module, options = DATASETS[name]
         check(not download, f"`download` is for {TFDS}NAME", dataset=name)
+        if name in BUILT_IN:
+            built_in = f"dataset {name!r} is built in: leave out `data_dir`"
+            check(data_dir is None, built_in, data_dir=data_dir)
     else:
         raise ValueError(unknown_name("dataset", name, names()))
-    if boxes == ANNOTATED:
+    annotated = boxes == ANNOTATED
+    if annotated:
         csv = "`boxes` must be a CSV file, and the images files"
-        listed = (
-            f"dataset {name!r} has no boxes: {csv}. Datasets with boxes: {', '.join(WITH_BOXES)}"
-        )
-        check(entry_of(name) in WITH_BOXES, listed, boxes=boxes)
+        listed = ", ".join(WITH_BOXES)
+        expected = f"dataset {name!r} has no boxes: {csv}. Datasets with boxes: {listed}"
+        check(entry_of(name) in WITH_BOXES, expected, boxes=boxes)
         options = {**options, "boxes": True}
     elif boxes is not None:
         check(entry_of(name) not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
         if not pathlib.Path(boxes).is_file():
             expected = "`boxes` must be `annotated` or an existing CSV file"
             raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
-    module = importlib.import_module(f"{__name__}.{module}")
-    dataset = module.load(data_dir, skip_invalid, training, **options)
-    if boxes in (None, ANNOTATED):
+    dataset = _module(module).load(data_dir, skip_invalid, training, **options)
+    if boxes is None or annotated:
         return dataset
-    from pipelines.boxes import with_boxes
+    return importlib.import_module("pipelines.boxes").with_boxes(dataset, boxes, data_dir)
 
-    return with_boxes(dataset, boxes, data_dir)
+
+def _module(name):
+    return importlib.import_module(f"{__name__}.{name}")
 
 
 def place_of(name, data_dir):
@@ -108,19 +110,12 @@ def place_of(name, data_dir):
     path = pathlib.Path(os.path.expanduser(data_dir))
     if name not in DATASETS or not path.is_dir():
         return path
-    module = importlib.import_module(f"{__name__}.{DATASETS[name][0]}")
+    module, inner = _module(DATASETS[name][0]), []
     if name == "csv":
         inner = module.tables_in(path)
-    else:
-        archive = getattr(module, "ARCHIVE", None)
-        inner = [path / archive.folder] if archive and (path / archive.folder).is_dir() else []
+    elif hasattr(module, "ARCHIVE"):
+        inner = list(filter(pathlib.Path.is_dir, [path / module.ARCHIVE.folder]))
     return inner[0] if len(inner) == 1 else path
-
-
-def check_built_in(name, data_dir):
-    """Raises a ValueError if a folder is given to a dataset that is built in."""
-    built_in = f"dataset {name!r} is built in: leave out `data_dir`"
-    check(data_dir is None, built_in, data_dir=data_dir)
 
 
 def given_path(name, data_dir, what):

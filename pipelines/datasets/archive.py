@@ -3,7 +3,7 @@
 import dataclasses
 
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import dataset_of
+from pipelines.datasets.image_list import checked_dataset
 from tfdml.checks import Bare, check
 from tfdml.files import read_text
 
@@ -12,7 +12,7 @@ _KINDS = {"#": int, ".": float}
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """A published data set: its name, its folder and where it comes from.
+    """A published data set.
 
     Args:
         name: Of the dataset, as for `pipelines.load`.
@@ -55,13 +55,10 @@ class Archive:
         return FileNotFoundError(f"{self.title} must have {listed}. Source: {self.source}")
 
     def rows(self, path, columns, skip=0):
-        """The lines of a list, as tuples; the error of one that is cut off names the line.
+        """The lines of a list as tuples, after the first `skip`; an error names the line.
 
-        Args:
-            path: Of the file.
-            columns: Names of the columns; a leading `#` marks integers, `.` floats. Spaces separate
-                them; the last column takes the rest of the line.
-            skip: Number of lines before the list.
+        Spaces separate the columns, of whose names a leading `#` marks integers, `.` floats; the
+        last takes the rest of the line.
         """
         if not path.is_file():
             raise self.missing(path)
@@ -85,15 +82,15 @@ class Archive:
         parts = [part for part, rows in lists.items() for _ in rows]
         return [row for rows in lists.values() for row in rows], parts
 
-    def dataset(self, listing, skip_invalid, training, **options):
-        """`dataset_of` the list; the error of missing images names their source."""
-        where = f". Source: {self.source}"
-        return dataset_of(self.name, listing, skip_invalid, training, where=where, **options)
-
-    def by_first(self, path, rows, keys):
-        """The rows of a list in the order of `keys`, their first column, and without it."""
-        found = {row[0]: row[1:] for row in rows}
+    def by_first(self, path, columns, keys, skip=0):
+        """The lines of a list in the order of `keys`, their first column, and without it."""
+        found = {row[0]: row[1:] for row in self.rows(path, columns, skip)}
         lost = [key for key in keys if key not in found]
         needed = f"{path} must have a line for every image; source: {self.source}"
         check(not lost, needed, without=len(lost), first=Bare(*lost[:1]))
         return [found[key] for key in keys]
+
+    def dataset(self, images, skip_invalid, training, **options):
+        """`checked_dataset` of the list; the error of missing images names their source."""
+        where = f". Source: {self.source}"
+        return checked_dataset(self.name, images, skip_invalid, training, where=where, **options)

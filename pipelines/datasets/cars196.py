@@ -2,7 +2,7 @@ import numpy as np
 from scipy.io import loadmat
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "cars196",
@@ -35,26 +35,27 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """
     root = ARCHIVE.root(data_dir, ["cars_annos.mat", "devkit", "cars_train_annos.mat"])
     if (root / "cars_annos.mat").exists():
-        path = root / "cars_annos.mat"
-        sources, names = [(path, "relative_im_path", root)], path
+        names = root / "cars_annos.mat"
+        sources = [(names, "relative_im_path", root)]
     else:
         train = ARCHIVE.file(root, "devkit/cars_train_annos.mat", "cars_train_annos.mat")
         with_labels = "cars_test_annos_withlabels.mat"
         test = ARCHIVE.file(root, with_labels, f"devkit/{with_labels}")
         sources = [(train, "fname", root / "cars_train"), (test, "fname", root / "cars_test")]
         names = ARCHIVE.file(root, "devkit/cars_meta.mat", "cars_meta.mat")
-    paths, labels, edges = [], [], []
+    paths, rows = [], []
     for path, image, folder in sources:
         annotations = _read(path, "annotations", (image, "class", *EDGES))
         paths += [str(folder / name) for name in annotations[image]]
-        labels.append(annotations["class"].astype(np.int64))
-        edges.append(np.stack([annotations[edge].astype(np.float64) for edge in EDGES], axis=1))
-    labels = np.concatenate(labels)
+        numbers = [annotations[name].astype(np.float64) for name in ("class", *EDGES)]
+        rows.append(np.stack(numbers, axis=1))
+    labels, edges = np.split(np.concatenate(rows), [1], axis=1)
+    labels = labels[:, 0].astype(np.int64)
     class_names = dict(enumerate(map(str, _read(names, "class_names")), start=1))
-    edges = np.concatenate(edges) if boxes else None
     parts = np.where(labels <= TRAINED, "train", "test")
-    listing = Listing(paths, labels, class_names, boxes=edges, parts=parts)
-    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
+    edges = edges if boxes else None
+    images = ImageList(paths, labels, class_names, boxes=edges, parts=parts)
+    return ARCHIVE.dataset(images, skip_invalid, training, counts=COUNTS)
 
 
 def _read(path, variable, fields=()):

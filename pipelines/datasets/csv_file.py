@@ -4,15 +4,14 @@ import re
 
 import numpy as np
 
-from pipelines.boxes import box_of, csv_lines
+from pipelines.boxes import EDGES, box_of, csv_lines
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
+from pipelines.datasets.image_list import ImageList, checked_dataset, first_half, numbered
 from tfdml.checks import Bare, check
 from tfdml.files import identity
 from tfdml.image_files import shown
 
-EDGES = ("x1", "y1", "x2", "y2")
-COLUMNS = ("path", "label", "labels", "split", "super_label", *EDGES)
+COLUMNS = {"path", "label", "labels", "split", "super_label", *EDGES}
 SEPARATOR = ";"
 CLASSES = ("label", "labels", "super_label")
 # As programs print floats; 38e7411 is a name.
@@ -41,20 +40,20 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     floats where a label is missing; nan is no label. An error names the line.
     """
     path = _find(data_dir)
-    names, rows = _read(path)
-    if boxes and "x1" not in names:
-        raise ValueError(f"{path} must have the columns {','.join(EDGES)} for boxes: {names}")
-    table = {name: [row[name] for row in rows] for name in names}
-    labels, class_names = (
-        numbered(table["label"]) if "label" in names else numbered_sets(table["labels"])
-    )
-    super_labels = numbered(table["super_label"])[0] if "super_label" in names else None
-    images = [str(path.parent / image) for image in table["path"]]
-    edges = [row["box"] for row in rows] if boxes else None
-    parts = [PARTS[part] for part in table["split"]] if "split" in names else first_half(labels)
-    listing = Listing(images, labels, class_names, super_labels, edges, parts=parts)
+    table = _read(path)
+    if boxes and "x1" not in table:
+        raise ValueError(f"{path} must have the columns {','.join(EDGES)} for boxes: {[*table]}")
+    if "label" in table:
+        labels, class_names = numbered(table["label"])
+    else:
+        labels, class_names = numbered_sets(table["labels"])
+    super_labels = numbered(table["super_label"])[0] if "super_label" in table else None
+    paths = [str(path.parent / image) for image in table["path"]]
+    edges = table["box"] if boxes else None
+    parts = [PARTS[part] for part in table["split"]] if "split" in table else first_half(labels)
+    images = ImageList(paths, labels, class_names, super_labels, edges, parts=parts)
     where = f". Paths are relative to {path.parent}, the folder of {path.name}"
-    return dataset_of("csv", listing, skip_invalid, training, where=where, exact_boxes=True)
+    return checked_dataset("csv", images, skip_invalid, training, where=where, exact_boxes=True)
 
 
 def numbered_sets(cells):
@@ -64,10 +63,7 @@ def numbered_sets(cells):
     ordered = [names[i] for i in sorted(names)]
     if len(ordered) < 2:
         raise ValueError(f"the column labels must name at least 2 labels. Received: {ordered}")
-    column = {name: place for place, name in enumerate(ordered)}
-    labels = np.zeros((len(cells), len(ordered)), np.int64)
-    for row, image_words in enumerate(words):
-        labels[row, [column[word] for word in image_words]] = 1
+    labels = np.array([[int(name in row) for name in ordered] for row in words], np.int64)
     return labels, dict(enumerate(ordered))
 
 
@@ -93,24 +89,26 @@ def _find(data_dir):
 
 
 def _read(path):
-    """Returns the names of the columns, and every line as {name: cell}."""
+    """{column: cells}, with "box" where there are edges."""
     (_, names), *lines = [*csv_lines(path)] or [(1, [])]
     _check_names(path, names)
-    rows = [_checked(f"{path}, line {number}", names, cells) for number, cells in lines]
+    check(lines, f"{path} must list images", images=0)
+    rows = [_row(f"{path}, line {number}", names, cells) for number, cells in lines]
+    table = {name: [row[name] for row in rows] for name in rows[0]}
     for name in set(CLASSES).intersection(names):
-        if all(_NUMBER.fullmatch(word) for row in rows for word in _words(row[name])):
-            for (number, _), row in zip(lines, rows, strict=True):
+        if all(_NUMBER.fullmatch(word) for cell in table[name] for word in _words(cell)):
+            for row, (number, _) in enumerate(lines):
                 what = f"{path}, line {number}: `{name}`"
-                row[name] = SEPARATOR.join(_whole(what, word) for word in _words(row[name]))
-    check(rows, f"{path} must list images", images=0)
+                words = [_whole(what, word) for word in _words(table[name][row])]
+                table[name][row] = SEPARATOR.join(words)
     spellings = {}
-    for row in rows:
-        spellings.setdefault(identity(path.parent / row["path"]), []).append(row["path"])
-    twice = [paths for paths in spellings.values() if len(paths) > 1]
-    if twice:
-        received = " and ".join(dict.fromkeys(twice[0]))
-        raise ValueError(f"{path} must list an image once. Received twice: {received}")
-    return names, rows
+    for image in table["path"]:
+        spellings.setdefault(identity(path.parent / image), []).append(image)
+    for twice in spellings.values():
+        if len(twice) > 1:
+            received = " and ".join(dict.fromkeys(twice))
+            raise ValueError(f"{path} must list an image once. Received twice: {received}")
+    return table
 
 
 def _words(cell):
@@ -129,26 +127,27 @@ def _whole(what, cell):
 
 
 def _check_names(path, names):
-    edges = len(set(names).intersection(EDGES))
-    known = "path" in names and set(names) <= set(COLUMNS) and len(set(names)) == len(names)
-    several = "labels" in names and "split" in names and "super_label" not in names
-    known = known and ("label" in names) != ("labels" in names) and (several or "label" in names)
-    wanted = (
-        f"path,label and, if wanted, split, super_label and all of {','.join(EDGES)}; or "
-        f"path,labels,split, for several labels separated by {SEPARATOR!r}"
-    )
-    if not known or edges not in (0, len(EDGES)):
-        expected = f"{path} must begin with a line that names its columns: {wanted}"
+    given = set(names)
+    several = "labels" in given
+    known = {"path", "labels" if several else "label"} | ({"split"} if several else set())
+    known = known <= given <= COLUMNS - ({"label", "super_label"} if several else {"labels"})
+    if not known or len(given) != len(names) or len(given.intersection(EDGES)) not in (0, 4):
+        expected = (
+            f"{path} must begin with a line that names its columns: path,label and, if wanted, "
+            f"split, super_label and all of {','.join(EDGES)}; or path,labels,split, for several "
+            f"labels separated by {SEPARATOR!r}"
+        )
         raise ValueError(f"{expected}. Received: {','.join(names)!r}")
 
 
-def _checked(where, names, cells):
+def _row(where, names, cells):
+    """{column: cell} of a line."""
     row = dict(zip(names, cells, strict=False))
     if len(cells) != len(names) or not all(row[name] for name in names if name != "labels"):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
     words = [word.lower() for name in CLASSES for word in _words(row.get(name, ""))]
     check("nan" not in words, f"{where} must have a label", line=",".join(cells))
-    if "split" in row and row["split"] not in PARTS:
+    if row.get("split", "train") not in PARTS:
         expected = f"{where}: `split` must be one of {', '.join(PARTS)}"
         raise ValueError(f"{expected}. Received: {row['split']!r}")
     row["path"] = os.path.expanduser(row["path"])

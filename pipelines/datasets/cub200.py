@@ -1,7 +1,7 @@
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "cub200",
@@ -26,21 +26,16 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         CNS-TR-2011-001, Caltech 2011. Split: Song, Xiang, Jegelka, Savarese. CVPR 2016.
     """
     root = ARCHIVE.root(data_dir, ["images.txt"])
-    images = ARCHIVE.rows(root / "images.txt", ("#id", "path"))
-    ids = [image for image, _ in images]
-
-    def by_image(file, columns):
-        rows = ARCHIVE.rows(root / file, ("#id", *columns))
-        return np.array(ARCHIVE.by_first(root / file, rows, ids))
-
-    labels = by_image("image_class_labels.txt", ["#class"])[:, 0]
+    ids, paths = zip(*ARCHIVE.rows(root / "images.txt", ("#id", "path")), strict=True)
+    labels = ARCHIVE.by_first(root / "image_class_labels.txt", ("#id", "#class"), ids)
+    labels = np.array(labels)[:, 0]
     class_names = dict(ARCHIVE.rows(root / "classes.txt", ("#class", "name")))
     edges = None
     if boxes:
-        columns = [".x", ".y", ".width", ".height"]
-        left, top, width, height = by_image("bounding_boxes.txt", columns).T
-        edges = np.stack([left, top, left + width, top + height], axis=1)
-    paths = [str(root / "images" / path) for _, path in images]
+        columns = ("#id", ".x", ".y", ".width", ".height")
+        edges = np.array(ARCHIVE.by_first(root / "bounding_boxes.txt", columns, ids))
+        edges[:, 2:] += edges[:, :2]
+    paths = [str(root / "images" / path) for path in paths]
     parts = np.where(labels <= TRAINED, "train", "test")
-    listing = Listing(paths, labels, class_names, boxes=edges, parts=parts)
-    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
+    images = ImageList(paths, labels, class_names, boxes=edges, parts=parts)
+    return ARCHIVE.dataset(images, skip_invalid, training, counts=COUNTS)

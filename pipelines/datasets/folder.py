@@ -4,17 +4,10 @@ import numpy as np
 
 from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
-from pipelines.datasets.listing import (
-    Listing,
-    dataset_of,
-    first_five,
-    first_half,
-    leave_out,
-    warn,
-    without_repeated,
-)
-from pipelines.verification import NOT_UTF8, find_unreadable
-from tfdml.image_files import SUFFIXES, class_folders, is_image, is_utf8
+from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
+from pipelines.invalid import first_five, leave_out, warn
+from pipelines.unreadable import unfit, unreadable
+from tfdml.image_files import SUFFIXES, class_folders, is_image
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
@@ -29,18 +22,14 @@ def load(data_dir=None, skip_invalid=False, training=True):
     empty = [name for name, paths in classes.items() if not paths]
     leave_out("sub-folders without images", empty, skip_invalid)
     names = sorted(set(classes).difference(empty))
-    paths = [path for name in names for path in classes[name]]
-    broken = find_unreadable(paths) if skip_invalid else _unfit(paths)
-    found = sorted(f"{paths[row]} ({reason})" for row, reason in broken.items())
-    leave_out("images that cannot be read", found, skip_invalid)
+    paths = [str(path) for name in names for path in classes[name]]
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
-    class_names = dict(enumerate(names))
-    listing = Listing(list(map(str, paths)), labels, class_names, parts=first_half(labels))
-    listing = listing.subset(~np.isin(np.arange(len(paths)), list(broken)))
-    listing = without_repeated(listing, skip_invalid)
+    images = ImageList(paths, labels, dict(enumerate(names)), parts=first_half(labels))
+    broken = unreadable(paths) if skip_invalid else unfit(paths)
+    images = images.without_unreadable(broken, skip_invalid).without_repeated(skip_invalid)
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}
-    return dataset_of("folder", listing, skip_invalid, training, check_files=False, **defaults)
+    return checked_dataset("folder", images, skip_invalid, training, check_files=False, **defaults)
 
 
 def _find_classes(data_dir):
@@ -73,15 +62,3 @@ def _find_classes(data_dir):
 
 def _holds_files(path):
     return any(inner.is_file() and not inner.name.startswith(".") for inner in path.rglob("*"))
-
-
-def _unfit(paths):
-    """{row: reason} of the paths that are no file, or not UTF-8."""
-    without_file = {
-        row: "a broken link" if path.is_symlink() else "no file"
-        for row, path in enumerate(paths)
-        if not path.is_file()
-    }
-    return without_file | {
-        row: NOT_UTF8 for row, path in enumerate(paths) if not is_utf8(str(path))
-    }

@@ -12,8 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import check_built_in
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 from pipelines.split import Dataset
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.
@@ -35,7 +34,6 @@ def load(data_dir=None, skip_invalid=False, training=True):
     such as Latin A, Greek Alpha and Cyrillic A, are one class: no image is in two classes. Classes
     alternate between training and test in the order of code points, beginning with training.
     """
-    check_built_in("glyphs", data_dir)
     folder = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     files = [str(folder / f"{face}.ttf") for face in FACES]
     drawn = _draw(files)
@@ -47,7 +45,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
             images += [faces[face] for face in sorted(faces)]
             labels += [len(class_names) - 1] * len(faces)
     parts = np.where(np.array(labels) % 2, "test", "train")
-    splits = Listing(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
+    splits = ImageList(np.stack(images)[..., None], labels, class_names, parts=parts).splits()
     augmentation = Augmentation(rotation=10.0, zoom=0.1, shift=0.05)
     return Dataset("glyphs", image_size=(SIDE, SIDE, 1), augmentation=augmentation, **splits)
 
@@ -61,19 +59,15 @@ def _draw(files):
     drawn = {character: {} for character in characters}
     for face, file in enumerate(files):
         font = ImageFont.truetype(file, 48, layout_engine=ImageFont.Layout.BASIC)
-        for character in characters:
-            image = _draw_one(font, character) if ord(character) in encoded[face] else None
-            if image is not None:
-                drawn[character][face] = image
+        for character in (c for c in characters if ord(c) in encoded[face]):
+            mask = font.getmask(character, mode="L")
+            if mask.getbbox():
+                drawn[character][face] = _draw_one(mask)
     return drawn
 
 
-def _draw_one(font, character):
-    mask = font.getmask(character, mode="L")
-    box = mask.getbbox()
-    if box is None:
-        return None
-    glyph = Image.frombytes("L", mask.size, bytes(mask)).crop(box)
+def _draw_one(mask):
+    glyph = Image.frombytes("L", mask.size, bytes(mask)).crop(mask.getbbox())
     scale = GLYPH_SIDE / max(glyph.size)
     width, height = (max(1, round(side * scale)) for side in glyph.size)
     glyph = glyph.resize((width, height), Image.Resampling.BOX)

@@ -5,7 +5,8 @@ import re
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, leave_out, warn
+from pipelines.datasets.image_list import ImageList
+from pipelines.invalid import leave_out, warn
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and the training ones
@@ -29,10 +30,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     test, for transfer.
 
     The file `train_synsets.txt` in the folder names the training synsets, one a line. Without it
-    they are drawn at random with seed 0, with a warning: these are not the papers' classes.
-
-    The images are only decoded beforehand with `skip_invalid`. Otherwise a run stops at the first
-    unreadable one and names it.
+    they are drawn at random with seed 0, with a warning: these are not the papers' classes. Images
+    are only looked at beforehand with `skip_invalid`.
 
     Args:
         data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
@@ -55,16 +54,14 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     leave_out("folders without images", empty, skip_invalid)
     synsets = sorted(set(found).difference(empty))
     total, trained = SYNSETS[name]
-    chosen = _listed(archive, root, found) or _drawn(synsets, trained)
+    chosen = _chosen(archive, root / LIST, synsets, empty, trained)
     counts = [len(found[synset]) for synset in synsets]
-    images = [path for synset in synsets for path in found[synset]]
+    paths = [path for synset in synsets for path in found[synset]]
     labels = np.repeat(np.arange(len(synsets)), counts)
     parts = np.repeat([("test", "train")[synset in chosen] for synset in synsets], counts)
-    listing = Listing(images, labels, dict(enumerate(synsets)), parts=parts)
-    published = {"train": (None, trained), "test": (None, total - trained)}
-    return archive.dataset(
-        listing, skip_invalid, training, counts=published, check_files=skip_invalid
-    )
+    images = ImageList(paths, labels, dict(enumerate(synsets)), parts=parts)
+    options = {"counts": {"train": (None, trained), "test": (None, total - trained)}}
+    return archive.dataset(images, skip_invalid, training, check_files=skip_invalid, **options)
 
 
 def _synsets(folder):
@@ -82,21 +79,16 @@ def _synsets(folder):
     }
 
 
-def _listed(archive, root, synsets):
-    """The synsets of the list; empty if there is no list."""
-    path = root / LIST
-    if not path.is_file():
-        return set()
-    listed = {synset for (synset,) in archive.rows(path, ("synset",))}
-    unknown = sorted(listed.difference(synsets))
-    if unknown:
-        received = f"Received: {len(unknown)} others, such as {unknown[0]!r}"
-        raise ValueError(f"{path} must name existing folders. {received}")
-    return listed
-
-
-def _drawn(synsets, count):
+def _chosen(archive, path, synsets, empty, count):
+    """The training synsets: those of the list, or drawn if there is none."""
+    if path.is_file():
+        listed = {synset for (synset,) in archive.rows(path, ("synset",))}
+        unknown = sorted(listed.difference(synsets, empty))
+        if unknown:
+            received = f"Received: {len(unknown)} others, such as {unknown[0]!r}"
+            raise ValueError(f"{path} must name existing folders. {received}")
+        return listed
     count = min(count, len(synsets))
     drawn = f"{count:,} of {len(synsets):,} synsets are drawn to train, with seed {SEED}"
-    warn(f"there is no {LIST}: {drawn}; they are not those of the papers")
+    warn(f"there is no {path.name}: {drawn}; they are not those of the papers")
     return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

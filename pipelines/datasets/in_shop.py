@@ -1,7 +1,7 @@
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing, numbered
+from pipelines.datasets.image_list import ImageList, numbered
 
 ARCHIVE = Archive(
     "in_shop",
@@ -42,19 +42,12 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     folder = ARCHIVE.file(root, "img", "Img/img").parent
     labels, class_names = numbered(items)
     paths, parts = [str(folder / image) for image in images], [PARTS[word] for word in words]
-    kinds, edges = _kinds(images, labels), _boxes(root, images) if boxes else None
-    listing = Listing(paths, labels, class_names, kinds, edges, parts=parts)
-    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
-
-
-def _kinds(images, labels):
-    """(n,) ids of the kinds of clothes, one for all images of an item."""
     kinds, _ = numbered(["/".join(image.split("/")[1:3]) for image in images])
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return kinds[first][inverse]
-
-
-def _boxes(root, images):
-    path = ARCHIVE.file(root, "Anno/list_bbox_inshop.txt", "list_bbox_inshop.txt")
-    columns = ("image_name", "#clothes_type", "#pose_type", "#x_1", "#y_1", "#x_2", "#y_2")
-    return np.array(ARCHIVE.by_first(path, ARCHIVE.rows(path, columns, skip=2), images))[:, 2:]
+    edges = None
+    if boxes:
+        path = ARCHIVE.file(root, "Anno/list_bbox_inshop.txt", "list_bbox_inshop.txt")
+        columns = ("image_name", "#clothes_type", "#pose_type", "#x_1", "#y_1", "#x_2", "#y_2")
+        edges = np.array(ARCHIVE.by_first(path, columns, images, skip=2))[:, 2:]
+    listed = ImageList(paths, labels, class_names, kinds[first][inverse], edges, parts=parts)
+    return ARCHIVE.dataset(listed, skip_invalid, training, counts=COUNTS)

@@ -1,5 +1,5 @@
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "stanford_online_products",
@@ -18,14 +18,13 @@ def load(data_dir=None, skip_invalid=False, training=True):
     `data_dir` is the folder of the unpacked archive, or its parent.
 
     Source:
-        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016.
+        Song, Xiang, Jegelka, Savarese. CVPR 2016.
     """
     root = ARCHIVE.root(data_dir, ["Ebay_train.txt", "Ebay_test.txt"])
     columns = ("#image_id", "#class_id", "#super_class_id", "path")
     lists = {part: root / f"Ebay_{part}.txt" for part in ("train", "test")}
     rows, parts = ARCHIVE.parts(lists, columns, skip=1)
     _, labels, super_labels, paths = zip(*rows, strict=True)
-    images = [str(root / path) for path in paths]
-    listing = Listing(images, labels, super_labels=super_labels, parts=parts)
-    return ARCHIVE.dataset(listing, skip_invalid, training, counts=COUNTS)
+    paths = [str(root / path) for path in paths]
+    images = ImageList(paths, labels, super_labels=super_labels, parts=parts)
+    return ARCHIVE.dataset(images, skip_invalid, training, counts=COUNTS)

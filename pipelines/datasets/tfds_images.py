@@ -6,13 +6,11 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from pipelines.augmentation import Augmentation
-from pipelines.datasets import cars196, cub200
-from pipelines.datasets.listing import AUGMENTATION, IMAGE_SIZE, Listing, dataset_of, first_half
-from pipelines.images import crop
-from pipelines.parallel import on_all_cores
+from pipelines.datasets import cars196, cub200, image_list
+from pipelines.datasets.image_list import ImageList
+from pipelines.loading import on_all_cores
 from tfdml.checks import check, check_fits, nearest
 from tfdml.decoding import decode, resize
-from tfdml.orientation import upright
 from tfdml.progress import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
@@ -20,7 +18,7 @@ PARTS = ("train", "validation", "test")
 COUNTS = {"caltech_birds2011": cub200.COUNTS, "cars196": cars196.COUNTS}
 
 
-def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name, download=False):
+def load(data_dir=None, skip_invalid=False, training=True, *, name, download=False):
     """Any labelled image set of TensorFlow Datasets, its classes split into halves.
 
     Its splits named train, validation and test are merged; a set without them must have a single
@@ -31,36 +29,27 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False, *, name,
     to 256 x 256 pixels, 196,608 bytes each; while they are read, twice.
 
     Args:
-        boxes: Whether to crop each image to its bounding box.
         name: Of the set, such as `cars196`, or with a config or version, such as `mnist:3.*.*`.
     """
     builder = prepared(name, data_dir, download)
     features = builder.info.features
-    image, label = _keys(name, builder.info)
-    box = _key_of_boxes(name, features) if boxes else None
-    shape = features[image].shape
-    as_they_are = None not in shape and max(shape[:2]) <= SIDE and not boxes
+    keys = _keys(name, builder.info)
+    shape = features[keys[0]].shape
+    as_they_are = None not in shape and max(shape[:2]) <= SIDE
     size = shape if as_they_are else (SIDE, SIDE, shape[2])
-    images, labels = _read(builder, image, label, box, size)
-    names = features[label].names or []
-    return dataset_of(
-        f"tfds:{name}",
-        Listing(images, labels, dict(enumerate(names)), parts=first_half(labels)),
-        skip_invalid,
-        training,
-        counts=COUNTS.get(builder.name),
-        image_size=size if as_they_are else (*IMAGE_SIZE[:2], shape[2]),
-        augmentation=Augmentation() if as_they_are else AUGMENTATION,
-    )
+    images, labels = _read(builder, keys, size)
+    names, parts = dict(enumerate(features[keys[1]].names or [])), image_list.first_half(labels)
+    options: dict[str, Any] = {"counts": COUNTS.get(builder.name)}
+    if as_they_are:
+        options |= {"image_size": size, "augmentation": Augmentation()}
+    else:
+        options |= {"image_size": (*image_list.IMAGE_SIZE[:2], shape[2])}
+    listed = ImageList(images, labels, names, parts=parts)
+    return image_list.checked_dataset(f"tfds:{name}", listed, skip_invalid, training, **options)
 
 
 def prepared(name, data_dir, download=None):
-    """The builder of a set that TFDS has prepared, or may download; `download` is None if not ever.
-
-    Raises:
-        FileNotFoundError: If it is not prepared and `download` is not True.
-        ValueError: If there is no such set.
-    """
+    """The builder of a set that TFDS has prepared, or may download; `download` is None if never."""
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except tfds.core.DatasetNotFoundError as error:
@@ -70,8 +59,8 @@ def prepared(name, data_dir, download=None):
     except ValueError as error:  # invalid name, config or version
         cause = str(error).splitlines()[0]
         raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
-    if download and not builder.data_path.exists():
-        builder.download_and_prepare()
+    if download:
+        builder.download_and_prepare()  # unless it is
     elif not builder.data_path.exists():
         chosen = f" --data_dir {data_dir}" if data_dir else ""
         also = "" if download is None else ", or in Python with download=True"
@@ -81,43 +70,30 @@ def prepared(name, data_dir, download=None):
 
 
 def batches_of(builder, parts, keys, read):
-    """Batches of the examples of some parts of a set, in NumPy, with a progress bar.
-
-    Of the features `keys` the first is the image, which is not decoded; `read` makes of an example,
-    {key: value}, what to batch.
-    """
+    """NumPy batches of what `read` makes of {key: feature}, the first of them an encoded image."""
     wanted = tfds.decode.PartialDecoding(
         dict.fromkeys(keys, True), decoders={keys[0]: tfds.decode.SkipDecoding()}
     )
     examples = builder.as_dataset(split="+".join(parts), decoders=wanted)
     batches = examples.map(read, num_parallel_calls=tf.data.AUTOTUNE).batch(256).prefetch(2)
-    batches = on_all_cores(batches)
-    what = f"Reading {builder.name} ({', '.join(parts)})"
+    batches, what = on_all_cores(batches), f"Reading {builder.name} ({', '.join(parts)})"
     return progress(what, batches.as_numpy_iterator(), total=len(batches), unit="batch")
 
 
 def _keys(name, info):
     """Names of the image and the label features."""
-    keys = info.supervised_keys or ("image", "label")
-    found = dict(info.features.items())
+    keys, found = info.supervised_keys or ("image", "label"), dict(info.features.items())
     features: list[Any] = [found.get(key) for key in keys]
-    needed = f"'tfds:{name}' must have grey or RGB images with one label each"
-    listed = {key: type(feature).__name__ for key, feature in found.items()}
-    suits = len(keys) == 2 and isinstance(features[1], tfds.features.ClassLabel)
-    suits = suits and isinstance(features[0], tfds.features.Image)
+    kinds = (tfds.features.Image, tfds.features.ClassLabel)
+    suits = len(keys) == 2 and all(map(isinstance, features, kinds))
     suits = suits and features[0].shape[2] in (1, 3)
+    listed = {key: type(feature).__name__ for key, feature in found.items()}
+    needed = f"'tfds:{name}' must have grey or RGB images with one label each"
     check(suits, needed, keys=keys, features=listed)
     return keys
 
 
-def _key_of_boxes(name, features):
-    kind = tfds.features.BBoxFeature
-    keys = [key for key, feature in features.items() if isinstance(feature, kind)]
-    check(len(keys) == 1, f"'tfds:{name}' must have one bounding box for each image", boxes=keys)
-    return keys[0]
-
-
-def _read(builder, image, label, box, size):
+def _read(builder, keys, size):
     """(n, *size) uint8 and (n,) int64, of the rows that have a label."""
     found = builder.info.splits
     parts = [part for part in PARTS if part in found] or list(found)
@@ -126,27 +102,15 @@ def _read(builder, image, label, box, size):
         raise ValueError(f"'tfds:{builder.name}' must have {wanted}. Received: {', '.join(parts)}")
 
     def read(example):
-        pixels = decode(example[image], size[2], as_stored=bool(box))
-        if box:
-            pixels = crop(pixels, _pixels_of_box(example[box], tf.shape(pixels)))
-            pixels = upright(pixels, example[image])
-        return tf.cast(tf.round(resize(pixels, size)), tf.uint8), example[label]
+        image, label = (example[key] for key in keys)
+        return tf.cast(tf.round(resize(decode(image, size[2]), size)), tf.uint8), label
 
     total = sum(found[part].num_examples for part in parts)
     twice = 2 * total * math.prod(size)  # the parts are copies
     check_fits(twice, "twice the images", dataset=f"tfds:{builder.name}", images=total)
     images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
-    keys = [key for key in (image, label, box) if key]
     for some, ids in batches_of(builder, parts, keys, read):
         kept = ids >= 0
         end = rows + kept.sum()
         images[rows:end], labels[rows:end], rows = some[kept], ids[kept], end
     return images[:rows], labels[:rows]
-
-
-def _pixels_of_box(box, shape):
-    """Edges of a relative box in pixels: left, upper, right and lower, at least 1 x 1."""
-    sides = tf.cast(tf.stack([shape[0], shape[1], shape[0], shape[1]]), tf.float32)
-    top, left, bottom, right = tf.unstack(tf.cast(tf.round(box * sides), tf.int32))
-    left, top = tf.minimum(left, shape[1] - 1), tf.minimum(top, shape[0] - 1)
-    return tf.stack([left, top, tf.maximum(right, left + 1), tf.maximum(bottom, top + 1)])

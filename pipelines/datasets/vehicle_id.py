@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 
 from pipelines.datasets.archive import Archive
-from pipelines.datasets.listing import Listing
+from pipelines.datasets.image_list import ImageList
 from pipelines.split import draw_gallery
 
 ARCHIVE = Archive(
@@ -13,8 +13,7 @@ ARCHIVE = Archive(
     source="VehicleID_V1.0 of Peking University's PKU-VehicleID (the folders image, "
     "train_test_split and attribute), which its authors give out on request",
 )
-# Counts of the lists. The paper has 110,178 images of 13,134 vehicles to train, and 7,332, 12,995
-# and 20,038 images to test.
+# Counts of the lists, which differ from those that the paper states.
 TRAINED = (113346, 13164)
 MODELS = "attribute/model_attr.txt"  # of part of the vehicles
 TESTED = {800: (6493, 800), 1600: (13377, 1600), 2400: (19777, 2400)}
@@ -44,17 +43,17 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
     lists = {part: root / folder / file for part, file in files.items()}
     rows, parts = ARCHIVE.parts(lists, ("image", "#vehicle"))
     images, labels = zip(*rows, strict=True)
-    listing = Listing([str(root / "image" / f"{i}.jpg") for i in images], labels, parts=parts)
+    paths = [str(root / "image" / f"{image}.jpg") for image in images]
+    listed = ImageList(paths, labels, parts=parts)
     name, counts = "vehicle_id", {"train": TRAINED, "test": TESTED[size]}
-    if size != 800:
-        name += f"_{size}"
+    name += "" if size == 800 else f"_{size}"
     if models:
         name += "_models"
         del counts["train"]  # the number with a model is not published
         model_of = dict(ARCHIVE.rows(root / MODELS, ("#vehicle", "#model")))
-        listing = listing.subset((listing.parts == "test") | np.isin(labels, list(model_of)))
+        listed = listed.subset((listed.parts == "test") | np.isin(labels, list(model_of)))
     archive = dataclasses.replace(ARCHIVE, name=name)
-    dataset = archive.dataset(listing, skip_invalid, training, counts=counts)
+    dataset = archive.dataset(listed, skip_invalid, training, counts=counts)
     queries, gallery = draw_gallery(dataset.test)
     train = dataset.train
     if models:

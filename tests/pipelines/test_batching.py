@@ -30,7 +30,8 @@ from pipelines import (
     shuffled_batches,
     whole_class_batches,
 )
-from pipelines.images import cause_of, random_warp, resize
+from pipelines.loading import cause_of
+from pipelines.transforms import resize
 from tfdml import EmbeddingModel
 from tfdml.callbacks import StopAt
 from tfdml.decoding import decode
@@ -38,6 +39,7 @@ from tfdml.decoding import decode
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3
 )
+TURNED = Augmentation(symmetries=4)
 BUILDERS = {  # with the sampler of each
     "balanced": (lambda split, **o: balanced_batches(split, 3, 2, **o), Balanced(3, 2)),
     "mixed": (lambda split, **o: balanced_batches(split, 4, 3, sampler="mixed", **o), Mixed(4, 3)),
@@ -91,26 +93,14 @@ def assert_equal_batches(batches, others):
         np.testing.assert_array_equal(images, other_images)
 
 
-def test_gives_static_shapes_and_types(split):
-    images, labels = balanced_batches(split, 3, 2, augmentation=EVERYTHING).element_spec
-    assert (images.shape, images.dtype) == ((6, 10, 12, 3), tf.float32)
-    assert (labels.shape, labels.dtype) == ((6,), tf.int64)
-
-
-def test_the_seed_decides_images_and_augmentation(split):
+def test_augmentation_differs_by_seed_step_and_row(split):
     one_image = Split(split.images[:1], split.labels[:1])
-    first, again, other = (
-        take(1, one_image, 1, 1, seed=seed, augmentation=EVERYTHING)[0][0] for seed in (0, 0, 1)
-    )
+    (first, _), (second, _) = take(2, one_image, 1, 2, augmentation=EVERYTHING)
+    [(again, _)] = take(1, one_image, 1, 2, seed=0, augmentation=EVERYTHING)
+    [(other, _)] = take(1, one_image, 1, 2, seed=1, augmentation=EVERYTHING)
     np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-def test_augmentation_differs_by_step_and_row(split):
-    one_image = Split(split.images[:1], split.labels[:1])
-    (first, _), (second, _) = take(2, one_image, 1, 2, augmentation=Augmentation(shift=0.3))
-    assert (first[0] != first[1]).any()
-    assert (first != second).any()
+    for unlike in (first[::-1], second, other):
+        assert (first != unlike).any()
 
 
 def test_all_images_of_a_batch_have_the_same_symmetry(rng):
@@ -127,41 +117,6 @@ def test_all_images_of_a_batch_have_the_same_symmetry(rng):
         rows = slice(2 * index, 2 * index + 2)
         whole = [(images[rows], labels[rows]) for images, labels in batches[:9]]
         assert_equal_batches(part, whole)
-
-
-def test_symmetries_need_square_images(split):
-    message = re.escape("`symmetries` of the augmentation need square images. Received: symmetries")
-    with pytest.raises(ValueError, match=message):
-        balanced_batches(split, 2, 2, augmentation=Augmentation(symmetries=4))
-
-
-def test_augmentation_is_the_same_eagerly_and_in_a_dataset(split, rng):
-    draws = tf.constant(rng.uniform(size=(40, 5)), tf.float32)
-    images = tf.cast(split.images, tf.float32)
-    eager = random_warp(images, EVERYTHING, draws)
-    dataset = tf.data.Dataset.from_tensors((images, draws)).map(
-        lambda images, draws: random_warp(images, EVERYTHING, draws)
-    )
-    np.testing.assert_array_equal(eager, next(iter(dataset)))
-
-
-def test_augmented_images_stay_in_range(split):
-    for images, _ in take(3, split, 5, 4, image_size=(20, 20, 3), augmentation=EVERYTHING):
-        assert images.dtype == np.float32
-        assert images.min() >= 0
-        assert images.max() <= 255.001  # rounding of the warp
-
-
-def test_images_are_never_flipped_unless_asked(split):
-    allowed = {image.astype(np.float32).tobytes() for image in split.images}
-    mirrored = {image[:, ::-1].astype(np.float32).tobytes() for image in split.images}
-
-    def seen(flip):
-        batches = take(5, split, 10, 4, augmentation=Augmentation(flip=flip))
-        return {image.tobytes() for images, _ in batches for image in images}
-
-    assert seen(flip=False) == allowed
-    assert seen(flip=True) == allowed | mirrored
 
 
 @pytest.fixture
@@ -247,16 +202,6 @@ def test_batches_take_all_cores_without_autotuning(nested_splits, build):
     assert options.autotune.initial_parallelism == os.cpu_count()
 
 
-def test_the_two_images_of_a_pair_of_itself_are_augmented_apart(split):
-    split = split.subset([0, 4])  # of two classes: 2 pairs of itself, 2 negative ones
-    indices = rows_of(1, Pairs(8), split)[0]
-    itself = np.flatnonzero(indices[:4] == indices[4:])
-    assert len(itself) == 2
-    images, _ = next(pair_batches(split, 8, augmentation=EVERYTHING).as_numpy_iterator())
-    for row in itself:
-        assert (images[row] != images[row + 4]).any()
-
-
 def test_evaluation_gives_all_images_in_order(split, path_split):
     for source in (split, path_split):
         batches = list(evaluation_batches(source, (10, 12, 3), batch_size=16).as_numpy_iterator())
@@ -279,28 +224,20 @@ def boxed_splits(split, path_split, rng):
     return both, [resize(part, (8, 6, 3)).numpy() for part in parts]
 
 
-def test_evaluation_takes_what_is_in_the_boxes(boxed_splits):
+@builders("groups")
+def test_images_are_what_is_in_the_boxes(boxed_splits, name):
     splits, parts = boxed_splits
+    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
+    assert_equal_batches(*(take(3, split, 3, 2, **options) for split in splits))
+    build, sampler = BUILDERS[name]
     for split in splits:
         batches = evaluation_batches(split, (8, 6, 3), batch_size=16).as_numpy_iterator()
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
-
-
-@builders("balanced", "groups")
-def test_training_takes_what_is_in_the_boxes(boxed_splits, name):
-    splits, parts = boxed_splits
-    build, sampler = BUILDERS[name]
-    for split in splits:
         split = dataclasses.replace(split, super_labels=split.labels // 3)
         found = build(split, image_size=(8, 6, 3)).as_numpy_iterator()
         for rows, (images, labels) in zip(rows_of(6, sampler, split), found, strict=False):
             np.testing.assert_array_equal(labels, split.labels[rows])
             np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
-
-
-def test_augmentation_is_of_what_is_in_the_boxes(boxed_splits):
-    options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-    assert_equal_batches(*(take(3, split, 3, 2, **options) for split in boxed_splits[0]))
 
 
 def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
@@ -311,86 +248,6 @@ def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
         list(evaluation_batches(split, (8, 6, 3)))
     message = "7.png: a box must be inside its image. Received: box=[3, 2, 13, 10], width=12, "
     assert message in cause_of(error.value, split)
-
-
-def test_evaluation_reads_a_file_as_the_served_model_does(path_split):
-    image = next(evaluation_batches(path_split, (7, 5, 3)).unbatch().as_numpy_iterator())
-    served = resize(decode(tf.io.read_file(path_split.images[0]), 3), (7, 5, 3))
-    np.testing.assert_array_equal(image, served)
-
-
-@pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
-def test_paths_need_an_image_size(path_split, batches):
-    with pytest.raises(ValueError, match=r"`image_size` must be .* for paths. Received: .*None"):
-        batches(path_split)
-
-
-@pytest.mark.parametrize("size", [(8, 8), (8, 0, 3), (8.0, 8, 3), 8, "abc"])
-def test_an_image_size_is_three_integers(split, path_split, size):
-    for source in (split, path_split):
-        for build in (evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)):
-            with pytest.raises(ValueError, match=re.escape(f"Received: image_size={size!r}")):
-                build(source, size)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"seed": "2"}, TypeError, "`seed` must be an integer. Received: seed='2'"),
-        ({"start_step": 2.0}, TypeError, "`start_step` must be an integer. Received: start_step=2"),
-        ({"seed": -1}, ValueError, "`seed` must be >= 0. Received: seed=-1"),
-        ({"seed": 2**63}, ValueError, "`seed` must be < 2**63. Received: seed=9223372036854775808"),
-        ({"start_step": -1}, ValueError, "`start_step` must be >= 0. Received: start_step=-1"),
-        ({"sampler": "mxed"}, ValueError, "must be one of 'balanced', 'mixed'"),
-        ({"classes_per_batch": 11}, ValueError, "Received: classes_per_batch=11, classes=10"),
-        ({"classes_per_batch": "2"}, TypeError, "`classes_per_batch` must be an integer"),
-    ],
-)
-def test_rejects_what_cannot_be_drawn(split, options, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        balanced_batches(split, **{"classes_per_batch": 2, "images_per_class": 2, **options})
-
-
-def test_arrays_keep_their_channels(split):
-    with pytest.raises(
-        ValueError, match=r"channels of the images. Received: image_size=\(8, 8, 1\)"
-    ):
-        evaluation_batches(split, (8, 8, 1))
-
-
-@pytest.mark.parametrize("channels", [2, 4])
-@pytest.mark.parametrize(
-    "batches", [evaluation_batches, lambda s, size: balanced_batches(s, 2, 2, 0, size)]
-)
-def test_paths_are_colour_or_grey(path_split, batches, channels):
-    message = re.escape(f"1 or 3 channels for paths. Received: image_size=(8, 8, {channels})")
-    with pytest.raises(ValueError, match=f"^`image_size` must have {message}$"):
-        batches(path_split, (8, 8, channels))
-
-
-@pytest.mark.parametrize("batches", [evaluation_batches, lambda s: balanced_batches(s, 2, 2)])
-def test_rejects_a_dataset_for_one_of_its_splits(split, batches):
-    other = Split(split.images, split.labels + 10)
-    message = "such as `dataset.train`. Received: split of type Dataset"
-    with pytest.raises(TypeError, match=f"^`split` must be a `Split`, {message}$"):
-        batches(Dataset("x", split, other, image_size=(10, 12, 3)))
-
-
-@pytest.mark.parametrize("value", ["flip", "", {"flip": True}])
-def test_rejects_what_is_no_augmentation(split, value):
-    message = re.escape(f"an `Augmentation` or None. Received: augmentation={value!r}")
-    with pytest.raises(TypeError, match=f"^`augmentation` must be {message}$"):
-        balanced_batches(split, 2, 2, augmentation=value)
-
-
-@pytest.mark.parametrize(
-    ("size", "error", "expectation"),
-    [(0, ValueError, ">= 1"), (2.5, TypeError, "an integer"), ("8", TypeError, "an integer")],
-)
-def test_rejects_a_wrong_batch_size(split, size, error, expectation):
-    message = re.escape(f"must be {expectation}. Received: batch_size={size!r}")
-    with pytest.raises(error, match=f"^`batch_size` {message}$"):
-        evaluation_batches(split, batch_size=size)
 
 
 @pytest.mark.parametrize("batches_of", [balanced_batches, shuffled_batches, pair_batches])
@@ -465,10 +322,59 @@ def test_a_fit_that_keras_restores_goes_on_with_its_batches(rng, tmp_path, save_
         np.testing.assert_array_equal(own, weights)
 
 
-@pytest.mark.parametrize("part", [(0, 5), (2, 2), (-1, 2)])
-def test_rejects_parts_that_do_not_divide_a_batch(split, part):
-    with pytest.raises(ValueError, match="`part` must be"):
-        balanced_batches(split, 4, 3, part=part)
+def balanced(split, size=None, classes=2, images=2, **options):
+    return balanced_batches(split, classes, images, image_size=size, **options)
+
+
+@pytest.mark.parametrize("build", [evaluation_batches, balanced])
+def test_a_size_of_images_must_suit_the_split(split, path_split, build):
+    for size in ((8, 8), (8, 0, 3), (8.0, 8, 3), 8, "abc"):
+        for source in (split, path_split):
+            with pytest.raises(ValueError, match=re.escape(f"Received: image_size={size!r}")):
+                build(source, size)
+    with pytest.raises(ValueError, match=r"`image_size` must be .* for paths. Received: .*None"):
+        build(path_split)
+    for channels in (2, 4):
+        message = re.escape(f"1 or 3 channels for paths. Received: image_size=(8, 8, {channels})")
+        with pytest.raises(ValueError, match=f"^`image_size` must have {message}$"):
+            build(path_split, (8, 8, channels))
+    with pytest.raises(ValueError, match=r"of the images. Received: image_size=\(8, 8, 1\)"):
+        build(split, (8, 8, 1))
+    other = Dataset("x", split, Split(split.images, split.labels + 10), image_size=(10, 12, 3))
+    message = "such as `dataset.train`. Received: split of type Dataset"
+    with pytest.raises(TypeError, match=f"^`split` must be a `Split`, {message}$"):
+        build(other)
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "error", "message"),
+    [
+        (balanced, {"seed": "2"}, TypeError, "`seed` must be an integer. Received: seed='2'"),
+        (balanced, {"start_step": 2.0}, TypeError, "`start_step` must be an integer. Received: s"),
+        (balanced, {"seed": -1}, ValueError, "`seed` must be >= 0. Received: seed=-1"),
+        (balanced, {"seed": 2**63}, ValueError, "`seed` must be < 2**63. Received: seed=92233"),
+        (balanced, {"start_step": -1}, ValueError, "`start_step` must be >= 0. Received: start"),
+        (balanced, {"sampler": "mxed"}, ValueError, "must be one of 'balanced', 'mixed'"),
+        (balanced, {"classes": 11}, ValueError, "Received: classes_per_batch=11, classes=10"),
+        (balanced, {"part": (0, 3)}, ValueError, "`part` must be (i, n), 0 <= i < n, of an n that"),
+        (balanced, {"part": (2, 2)}, ValueError, "`part` must be"),
+        (balanced, {"part": (-1, 2)}, ValueError, "`part` must be"),
+        (balanced, {"augmentation": {}}, TypeError, "must be an `Augmentation` or None. Received:"),
+        (
+            balanced,
+            {"augmentation": TURNED},
+            ValueError,
+            "square images. Received: symmetries=4",
+        ),
+        (evaluation_batches, {"batch_size": 0}, ValueError, "`batch_size` must be >= 1. Received"),
+        (evaluation_batches, {"batch_size": 2.5}, TypeError, "`batch_size` must be an integer. R"),
+        (evaluation_batches, {"batch_size": "8"}, TypeError, "integer. Received: batch_size='8"),
+        (evaluation_batches, {"with_labels": 1}, TypeError, "`with_labels` must be true or false"),
+    ],
+)
+def test_rejects_what_cannot_be_made(split, build, options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build(split, **options)
 
 
 def test_an_error_of_the_machine_blames_no_image(tmp_path):

@@ -89,11 +89,6 @@ def test_boxes_are_for_images_in_files(name, file, monkeypatch):
         pipelines.load(name, boxes=file)
 
 
-def test_without_boxes_there_are_none(photos):
-    dataset = load(photos, None)
-    assert dataset.train.boxes is dataset.test.boxes is None
-
-
 def test_boxes_of_annotations_are_cut_to_their_images(photos):
     paths = [photos / "cat" / "1.png"] * 4
     boxes = [[1.5, 2.0, 3.2, 4.0], [-3, -1, 400, 300], [19.5, 15.9, 21, 17], [0, 0, 20, 16]]

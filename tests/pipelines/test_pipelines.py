@@ -20,16 +20,6 @@ def test_importing_and_listing_loads_no_heavy_library():
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_every_public_name_can_be_had():
-    for name in pipelines.__all__:
-        assert getattr(pipelines, name) is not None
-
-
-def test_a_name_that_is_not_there_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="No pipelines attribute laod"):
-        _ = pipelines.laod
-
-
 def test_an_unknown_dataset_names_the_nearest_and_all():
     message = (
         r"Unknown dataset 'glyps'\. Did you mean 'glyphs'\? "

@@ -110,35 +110,29 @@ def test_numbers_are_checked_when_a_sampler_is_built(build, error, message):
     [
         (Balanced(5, 2), [0, 0, 1, 1, 2, 3], "classes. Received: classes_per_batch=5, classes=4"),
         (
-            Groups(4, 9, super_classes=4),
+            Groups(4, 9, 4),
             [0, 0, 2, 2, 4, 4, 6, 7],
-            "`super_classes` must not exceed the number of super-classes that have a class of 2 "
-            "images or more. Received: super_classes=4, found=3",
+            "a class of 2 images or more. Received",
         ),
         (
-            Groups(2, 9, super_classes=1),
+            Groups(2, 9, 1),
             [0, 0, 1, 2, 2, 3],
-            "that have 2 classes of 2 images or more. Received: super_classes=1, found=0",
+            "2 classes of 2 images or more. Received:",
         ),
         (
             WholeClasses(5),
             [0, 0, 0, 0, 1, 1, 2],
-            "`batch_size` must be at least the size of the largest class + 2, so that every batch "
-            "has 2 classes. Received: batch_size=5, largest=4",
+            "Received: batch_size=5, largest=4",
         ),
         (
             WholeClasses(9),
             [0, 0, 1, 2],
-            "whole classes need 2 or more classes with 2 or more images. Received: classes=1",
+            "classes with 2 or more images. Received: classes=1",
         ),
         (Shuffled(5), [0, 0, 1, 1], "number of images. Received: batch_size=5, images=4"),
         (Pairs(5), [0, 0, 1, 1], "`batch_size` must be a multiple of 2. Received: batch_size=5"),
         (Pairs(4), [3, 3], "negative pairs need 2 classes or more. Received: classes=1"),
-        (
-            Pairs(36),
-            [0, 0, 1, 1, 2],
-            "a batch must not take more pairs than there are. Received: pairs=17, of a batch=18",
-        ),
+        (Pairs(36), [0, 0, 1, 1, 2], "pairs than there are. Received: pairs=17, of a batch=18"),
     ],
 )
 def test_what_cannot_be_drawn_of_a_split_is_rejected(sampler, labels, message):

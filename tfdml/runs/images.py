@@ -96,7 +96,7 @@ def warn_of_trained(program, trained, split):
 def files_of(split):
     """The files of the images, of a cache those that it was made of; None if it states none."""
     if split.holds_records:
-        from pipelines.datasets.cache import sources_of  # which waits for NumPy
+        from pipelines.datasets.cached import sources_of  # which waits for NumPy
 
         return sources_of(split.images)
     return split.images.tolist() if split.holds_paths else None
@@ -209,14 +209,14 @@ def embed_split(
         preprocessing: How images are brought to their size.
         width: The first numbers of an embedding to take, if it has as many.
         levels: How many levels these are, which the mean over views scales each for itself.
-        crops: As for `pipelines.views.views`.
-        mirror: As for `pipelines.views.views`.
+        crops: As for `pipelines.transforms.views`.
+        mirror: As for `pipelines.transforms.views`.
         batch_size: Images embedded at once; as many as fit the memory if None.
     """
     import numpy as np  # these wait for NumPy and TensorFlow
 
-    from pipelines.images import named
-    from pipelines.views import views
+    from pipelines.loading import named
+    from pipelines.transforms import views
     from tfdml.evaluation import average_views
     from tfdml.serving.embedding import InPieces, fitting_batch_size
 

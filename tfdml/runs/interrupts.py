@@ -21,7 +21,7 @@ def resumable(go_on, images):
     """States `go_on`, how to resume, after Ctrl-C, an unreadable image, or a full disk."""
     import tensorflow as tf
 
-    from pipelines.images import cause_of
+    from pipelines.loading import cause_of
 
     with interrupts_noted() as interrupts:
         try:

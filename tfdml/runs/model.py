@@ -49,7 +49,7 @@ def build_model(recipe, split, dataset):
         loss.check_run(rows=recipe.batch_size, classes=classes, width=width, steps=recipe.steps)
 
     def embeddings_of(network):
-        from pipelines.images import named
+        from pipelines.loading import named
 
         check_loss()  # before it takes long
         print("Embedding the training images for the loss", flush=True)

@@ -36,7 +36,7 @@ def augmented(dataset, images, draws):
     """Images as `pipelines.batches` makes them."""
     import tensorflow as tf
 
-    from pipelines.images import random_flip, random_part, random_warp
+    from pipelines.transforms import random_flip, random_part, random_warp
 
     changes, size, draws = dataset.augmentation, dataset.image_size, draws.astype(np.float32)
     parts = [

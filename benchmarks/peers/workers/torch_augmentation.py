@@ -1,4 +1,4 @@
-"""The augmentation of `pipelines.images` in PyTorch, for the same draws."""
+"""The augmentation of `pipelines.transforms` in PyTorch, for the same draws."""
 
 import math
 

@@ -4,6 +4,44 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
+from pipelines.datasets import cars196, cub200, in_shop, stanford_online_products, vehicle_id
+
+BIRDS = [  # with their numbers of images
+    ("001.Black_footed_Albatross", 3),
+    ("002.Laysan_Albatross", 2),
+    ("003.Sooty_Albatross", 1),
+    ("004.Groove_billed_Ani", 4),
+]
+CAR_NAMES = ["AM General Hummer SUV 2000", "Acura RL Sedan 2012", "Audi TT", "Fisker Karma 2012"]
+CARS = [  # class, whether to test a classifier on, box
+    (1, 0, (2, 3, 12, 9)),
+    (1, 1, (1, 1, 20, 16)),
+    (2, 0, (4, 4, 9, 9)),
+    (2, 1, (3, 3, 22, 17)),
+    (3, 0, (1, 2, 3, 4)),
+    (4, 0, (5, 6, 7, 8)),
+    (4, 1, (9, 10, 11, 12)),
+]
+PRODUCTS = {  # image, product, kind
+    "train": [(1, 1, "bicycle"), (2, 1, "bicycle"), (3, 2, "chair"), (4, 2, "chair")],
+    "test": [(5, 3, "chair"), (6, 3, "chair"), (7, 4, "bicycle")],
+}
+CLOTHES = [  # image, part, box
+    ("WOMEN/Dresses/id_00000002/02_1_front.jpg", "train", (3, 2, 18, 12)),
+    ("WOMEN/Dresses/id_00000002/02_2_side.jpg", "train", (1, 1, 5, 6)),
+    ("MEN/Denim/id_00000007/01_1_front.jpg", "query", (0, 0, 21, 17)),
+    ("MEN/Denim/id_00000007/01_2_side.jpg", "gallery", (4, 4, 8, 8)),
+    ("WOMEN/Dresses/id_00000007/02_1_front.jpg", "gallery", (5, 4, 8, 8)),
+    ("WOMEN/Dresses/id_00000011/01_1_front.jpg", "query", (6, 4, 8, 8)),
+    ("WOMEN/Dresses/id_00000011/01_7_additional.jpg", "gallery", (7, 4, 8, 8)),
+]
+TESTED = [(f"{100 + i:07d}", vehicle) for i, vehicle in enumerate([9, 9, 9, 5, 5, 9, 5, 5])]
+VEHICLES = {  # lists of image, vehicle
+    "train_list": [("0000001", 30), ("0000002", 30), ("0000003", 2), ("0000004", 2)],
+    "test_list_800": TESTED,
+    "test_list_1600": [*TESTED, ("0000200", 7)],
+}
+MODELS = {5: 17, 2: 40, 77: 3}  # of vehicles
 EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 KINDS = {"bicycle": 1, "cabinet": 2, "chair": 4}
 
@@ -16,29 +54,23 @@ def write_image(path, size=(20, 16)):
     Image.fromarray(pixels).save(path, format=None if path.suffix else "JPEG")
 
 
-def write_birds(folder, birds):
-    """CUB_200_2011.tgz: of each name so many images, the first 12 in boxes i, 2, 7, i + 0.5."""
+def write_birds(folder, birds=BIRDS):
+    """CUB_200_2011.tgz: the first 12 images in boxes i, 2, 7, i + 0.5."""
     root = folder / "CUB_200_2011"
     images = [f"{bird}/Photo_{i}_{n}.jpg" for bird, n in birds for i in range(n)]
     labels = [label for label, (_, n) in enumerate(birds, start=1) for _ in range(n)]
     for image in images:
         write_image(root / "images" / image)
-    numbers = range(1, len(images) + 1)
-
-    def write(file, values):
-        (root / file).write_text("".join(f"{value}\n" for value in values))
-
-    write("images.txt", (f"{i} {image}" for i, image in zip(numbers, images, strict=True)))
-    write("image_class_labels.txt", (f"{i} {n}" for i, n in zip(numbers, labels, strict=True)))
-    places = ((i, (i - 1) % 12 + 1) for i in numbers)
-    write("bounding_boxes.txt", (f"{i} {place}.0 2.0 7.0 {place}.5" for i, place in places))
-    write("classes.txt", (f"{i} {bird}" for i, (bird, _) in enumerate(birds, start=1)))
-    write("train_test_split.txt", (f"{i} {i % 2}" for i in numbers))
+    places = [f"{i}.0 2.0 7.0 {i}.5" for i in range(1, len(images) + 1)]
+    columns = {"images": images, "image_class_labels": labels, "bounding_boxes": places}
+    for file, values in {**columns, "classes": dict(birds)}.items():
+        lines = (f"{i} {value}\n" for i, value in enumerate(values, start=1))
+        (root / f"{file}.txt").write_text("".join(lines))
     return root
 
 
-def write_merged_cars(folder, cars, names):
-    """car_ims.tgz and cars_annos.mat: cars of (class, whether to test a classifier, box)."""
+def write_merged_cars(folder, cars=CARS, names=CAR_NAMES):
+    """car_ims.tgz and cars_annos.mat."""
     rows = []
     for i, (label, test, box) in enumerate(cars, start=1):
         image = f"car_ims/{i:06d}.jpg"
@@ -49,14 +81,14 @@ def write_merged_cars(folder, cars, names):
     return folder
 
 
-def write_divided_cars(folder, cars, names):
+def write_divided_cars(folder):
     """cars_train.tgz, cars_test.tgz, car_devkit.tgz and cars_test_annos_withlabels.mat."""
     root = folder / "stanford_cars"
     (root / "devkit").mkdir(parents=True)
     for part, test in (("train", 0), ("test", 1)):
         rows = []
-        for label, of_test, box in cars:
-            if of_test == test:
+        for label, tested, box in CARS:
+            if tested == test:
                 image = f"{len(rows) + 1:05d}.jpg"
                 write_image(root / f"cars_{part}" / image)
                 rows.append((*map(np.uint16, box), np.uint8(label), image))
@@ -68,7 +100,7 @@ def write_divided_cars(folder, cars, names):
             root / "devkit" / f"cars_{part}_annos_nolabels.mat",
             {"annotations": structures([*EDGES, "fname"], without)},
         )
-    savemat(root / "devkit" / "cars_meta.mat", {"class_names": cells(names)})
+    savemat(root / "devkit" / "cars_meta.mat", {"class_names": cells(CAR_NAMES)})
     return root
 
 
@@ -86,12 +118,12 @@ def cells(words):
     return array
 
 
-def write_products(folder, rows):
-    """Stanford_Online_Products.zip: of each part rows of (image, product, word of `KINDS`)."""
+def write_products(folder, rows=PRODUCTS):
+    """Stanford_Online_Products.zip."""
     root = folder / "Stanford_Online_Products"
-    for part, of_part in rows.items():
+    for part, listed in rows.items():
         lines = ["image_id class_id super_class_id path\n"]
-        for image, product, kind in of_part:
+        for image, product, kind in listed:
             path = f"{kind}_final/11108512{product}_{image}.JPG"
             write_image(root / path)
             lines.append(f"{image} {product} {KINDS[kind]} {path}\n")
@@ -99,8 +131,8 @@ def write_products(folder, rows):
     return root
 
 
-def write_clothes(folder, images):
-    """In-shop Clothes Retrieval, its `Img/img.zip` unpacked: (path, part, box) of each image."""
+def write_clothes(folder, images=CLOTHES):
+    """In-shop Clothes Retrieval, its `Img/img.zip` unpacked."""
     root = folder / "In-shop Clothes Retrieval Benchmark"
     (root / "Eval").mkdir(parents=True)
     (root / "Anno").mkdir()
@@ -115,8 +147,8 @@ def write_clothes(folder, images):
     return root
 
 
-def write_vehicles(folder, lists, models):
-    """VehicleID_V1.0: lists of (image, vehicle) by their names, and {vehicle: model}."""
+def write_vehicles(folder, lists=VEHICLES, models=MODELS):
+    """VehicleID_V1.0, with the models of some vehicles."""
     root = folder / "VehicleID_V1.0"
     (root / "train_test_split").mkdir(parents=True)
     for file, rows in lists.items():
@@ -136,3 +168,32 @@ def write_synsets(folder, synsets, images=(10, 2)):
         for image in images:
             write_image(folder / synset / f"{synset}_{image}.JPEG")
     return folder
+
+
+SMALL = {  # how each is written, its module, and what stands there in place of published numbers
+    "cars196": (
+        write_divided_cars,
+        cars196,
+        {"TRAINED": 2, "COUNTS": {"train": (4, 2), "test": (3, 2)}},
+    ),
+    "cub200": (
+        write_birds,
+        cub200,
+        {"TRAINED": 2, "COUNTS": {"train": (5, 2), "test": (5, 2)}},
+    ),
+    "in_shop": (
+        write_clothes,
+        in_shop,
+        {"COUNTS": {"train": (2, 1), "test": (2, 2), "gallery": (3, 2)}},
+    ),
+    "stanford_online_products": (
+        write_products,
+        stanford_online_products,
+        {"COUNTS": {"train": (4, 2), "test": (3, 2)}},
+    ),
+    "vehicle_id": (
+        write_vehicles,
+        vehicle_id,
+        {"TRAINED": (4, 2), "TESTED": {800: (8, 2), 1600: (9, 3), 2400: (10, 4)}},
+    ),
+}

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 import pipelines
@@ -10,16 +9,11 @@ def test_small_digits_train_and_large_ones_test():
     assert set(digits.test.labels) == {5, 6, 7, 8, 9}
     assert len(digits.train.labels) + len(digits.test.labels) == 1797
     assert digits.train.images.shape[1:] == digits.image_size == (8, 8, 1)
+    assert (digits.train.images.min(), digits.train.images.max()) == (0, 255)
 
 
-def test_grey_levels_span_the_range():
-    images = pipelines.load("digits").train.images
-    assert images.dtype == np.uint8
-    assert (images.min(), images.max()) == (0, 255)
-
-
-def test_rejects_a_folder():
-    with pytest.raises(
-        ValueError, match=r"'digits' is built in: leave out `data_dir`. Received: data_dir='x'"
-    ):
-        pipelines.load("digits", data_dir="x")
+@pytest.mark.parametrize("name", ["digits", "glyphs"])
+def test_what_is_built_in_takes_no_folder(name):
+    message = f"{name!r} is built in: leave out `data_dir`. Received: data_dir='x'"
+    with pytest.raises(ValueError, match=message):
+        pipelines.load(name, data_dir="x")

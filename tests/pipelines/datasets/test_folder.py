@@ -2,7 +2,6 @@ import os
 import pathlib
 import warnings
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -28,31 +27,18 @@ def load(folder, **options):
 
 
 def test_the_first_half_of_the_sorted_classes_trains(folder):
-    dataset = load(folder)
-    names = dataset.train.class_names
-    assert [names[label] for label in np.unique(dataset.train.labels)] == ["cat", "dog"]
-    assert [names[label] for label in np.unique(dataset.test.labels)] == ["emu", "fox", "gnu"]
-    assert [pathlib.Path(path).name for path in dataset.train.images[:3]] == [
-        "1.jpg",
-        "2.JPEG",
-        "3.png",
-    ]
-    for path, label in zip(dataset.test.images, dataset.test.labels, strict=True):
-        assert pathlib.Path(path).parent.name == names[label]
-
-
-def test_a_good_folder_warns_of_nothing(folder):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        load(folder)
-
-
-def test_takes_every_format_in_either_case(folder):
     names = ["0.JPG", "00.jpg", "01.bmp", "02.gif", "03.jpeg", "04.png", "05.webp"]
     for name in names:
         write(folder / "cat" / name)
-    dataset = load(folder)
-    assert [pathlib.Path(path).name for path in dataset.train.images[:7]] == names
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = load(folder)
+    assert dataset.train.names == ["cat", "dog"]
+    assert dataset.test.names == ["emu", "fox", "gnu"]
+    found = [pathlib.Path(path).name for path in dataset.train.images[:10]]
+    assert found == [*names, "1.jpg", "2.JPEG", "3.png"]
+    for path, label in zip(dataset.test.images, dataset.test.labels, strict=True):
+        assert pathlib.Path(path).parent.name == dataset.test.class_names[label]
     batch = next(iter(pipelines.evaluation_batches(dataset.train, dataset.image_size)))
     assert batch.shape == (13, 112, 112, 3)
 
@@ -80,20 +66,15 @@ def test_counts_the_files_with_other_suffixes_by_suffix(folder, recwarn):
 
 
 def test_names_the_folders_inside_a_class_folder(folder, recwarn):
-    for path in ("cat/more/1.jpg", "dog/deep/er/1.jpg", "emu/.hidden/1.jpg", "fox/a/.hidden.jpg"):
+    inner = ["cat/more", *(f"dog/deep{i}/er" for i in range(5)), "emu/.hidden"]
+    for path in (*(f"{name}/1.jpg" for name in inner), "fox/a/.hidden.jpg"):
         write(folder / path)
     load(folder)
     assert [str(warning.message) for warning in recwarn] == [
-        "ignored 2 folders inside those of the classes: cat/more, dog/deep"
+        "ignored 6 folders inside those of the classes: cat/more, dog/deep0, dog/deep1, dog/deep2, "
+        "dog/deep3, ..."
     ]
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
-
-
-def test_names_five_folders_inside_class_folders_and_how_many(folder):
-    for index in range(6):
-        write(folder / "cat" / f"more{index}" / "1.jpg")
-    with pytest.warns(UserWarning, match=r"ignored 6 folders .*: cat/more0, .*more4, \.\.\.$"):
-        load(folder)
 
 
 @pytest.mark.parametrize("target", ["missing.jpg", "4.jpg"], ids=["missing", "itself"])
@@ -129,16 +110,6 @@ def test_names_the_images_that_cannot_be_read(folder):
     assert (len(dataset.train.labels), len(dataset.test.labels)) == (5, 8)
 
 
-def test_names_five_images_and_how_many(folder):
-    for index in range(8):
-        (folder / "cat" / f"bad{index}.jpg").write_bytes(b"bad")
-    with pytest.warns(
-        UserWarning, match=r"8 images .*bad4\.jpg \(3 bytes, .*\), \.\.\.$"
-    ) as caught:
-        load(folder, skip_invalid=True)
-    assert "bad5" not in str(caught[0].message)
-
-
 def test_names_training_classes_with_fewer_than_two_images(folder):
     write(folder / "bee" / "1.jpg")
     write(folder / "yak" / "1.jpg")  # a test class may have one
@@ -146,8 +117,7 @@ def test_names_training_classes_with_fewer_than_two_images(folder):
         load(folder)
     with pytest.warns(UserWarning, match="left out 1 training classes"):
         dataset = load(folder, skip_invalid=True)
-    names = dataset.train.class_names
-    assert [names[label] for label in np.unique(dataset.train.labels)] == ["cat", "dog"]
+    assert dataset.train.names == ["cat", "dog"]
     assert dataset.test.num_classes == 4
 
 
@@ -186,16 +156,6 @@ def test_rejects_to_train_on_nothing(tmp_path):
         pytest.raises(ValueError, match=r"must have training and test images.*: train=0"),
     ):
         load(tmp_path, skip_invalid=True)
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_reads_a_published_dataset(data_folder):
-    cars = load(data_folder / "cars196")
-    assert (cars.train.num_classes, cars.test.num_classes) == (98, 98)
-    assert len(cars.train.labels) + len(cars.test.labels) == 8144
-    images, _ = next(iter(pipelines.balanced_batches(cars.train, 4, 2, image_size=cars.image_size)))
-    assert images.shape == (8, 112, 112, 3)
 
 
 def test_a_folder_may_have_a_tilde_in_front_that_is_no_users(folder, tmp_path, monkeypatch):

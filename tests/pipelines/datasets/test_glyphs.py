@@ -60,12 +60,6 @@ def test_characters_are_centred_and_of_one_size(glyphs):
             assert abs(inked[0] + inked[-1] - 27) <= 2
 
 
-def test_is_the_same_every_time(glyphs):
-    again = pipelines.load("glyphs")
-    np.testing.assert_array_equal(again.test.images, glyphs.test.images)
-    np.testing.assert_array_equal(again.test.labels, glyphs.test.labels)
-
-
 def test_raw_pixels_leave_something_to_learn(glyphs):
     pixels = glyphs.test.images.reshape(len(glyphs.test.labels), -1).astype(np.float32)
     queries = slice(0, None, 37)
@@ -74,10 +68,3 @@ def test_raw_pixels_leave_something_to_learn(glyphs):
     distances[np.arange(len(distances)), np.arange(len(pixels))[queries]] = np.inf
     hits = glyphs.test.labels[distances.argmin(1)] == glyphs.test.labels[queries]
     assert 0.6 < hits.mean() < 0.8
-
-
-def test_rejects_a_folder():
-    with pytest.raises(
-        ValueError, match=r"'glyphs' is built in: leave out `data_dir`. Received: data_dir='x'"
-    ):
-        pipelines.load("glyphs", data_dir="x")

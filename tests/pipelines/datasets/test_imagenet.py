@@ -46,7 +46,7 @@ def test_without_a_list_synsets_are_drawn_and_that_is_reported(photos, name, tra
     assert first.name == name
 
 
-def test_the_synsets_may_lie_in_a_folder_train(photos, write_image):
+def test_the_synsets_may_lie_in_a_folder_train(photos):
     (photos / "inner").mkdir()
     for synset in SYNSETS:
         (photos / synset).rename(photos / "inner" / synset)

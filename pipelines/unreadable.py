@@ -21,22 +21,22 @@ NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
 
-def find_unreadable(paths):
-    """The files that `decode` rejects: missing, empty, cut off, too large or not an image.
-
-    Decodes every file on all cores, JPEG at an eighth of its size; in a terminal it shows a
-    progress bar if that takes more than two seconds. A readable file is not decoded again while
-    its path, size and modification time stay the same: these are kept in `images.sqlite` in the
-    folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
-
-    Returns:
-        {index into `paths`: reason why it cannot be read}, ascending.
-    """
-    return dict(unreadable(paths))
+def unfit(paths):
+    """Yields the index and the reason of paths that are no file, or not UTF-8; reads no file."""
+    for row, path in enumerate(paths):
+        if not is_utf8(path):
+            yield row, NOT_UTF8
+        elif not os.path.isfile(path):
+            yield row, "a broken link" if os.path.islink(path) else "no file"
 
 
 def unreadable(paths):
-    """Yields the items of `find_unreadable` as they are found."""
+    """Yields the files that `decode` rejects as they are found: index into `paths`, reason why.
+
+    Decodes every file on all cores, JPEG at an eighth of its size. A readable file is not decoded
+    again while its path, size and modification time stay the same: these are kept in
+    `images.sqlite` in the folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`.
+    """
     stamps = [_stamp(path) for path in paths]
     known = _remembered(stamps)
     unknown = [row for row, stamp in enumerate(stamps) if stamp is None or stamp not in known]
@@ -64,7 +64,7 @@ def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
     if not is_utf8(str(path)):
         return NOT_UTF8
-    import tensorflow as tf
+    import tensorflow as tf  # not needed where all files are remembered
 
     from tfdml.decoding import decode
 
@@ -100,11 +100,11 @@ def _kind_of_damage(contents, message):
 
 def _stamp(path):
     """Identity of an unchanged file: (path, size, modification time in ns); None if missing."""
-    try:
-        found = None if is_record(path) else os.stat(path)
-    except OSError:
-        found = None
-    return found and (os.fsencode(os.path.abspath(path)), found.st_size, found.st_mtime_ns)
+    with contextlib.suppress(OSError):
+        if not is_record(path):
+            found = os.stat(path)
+            return os.fsencode(os.path.abspath(path)), found.st_size, found.st_mtime_ns
+    return None
 
 
 def _memory():
@@ -113,23 +113,19 @@ def _memory():
     (root / "tfdml").mkdir(parents=True, exist_ok=True)
     memory = sqlite3.connect(root / "tfdml" / "images.sqlite")
     memory.execute("create table if not exists within_limit (path primary key, size, modified)")
-    return memory
+    return contextlib.closing(memory)
 
 
 def _remembered(stamps):
     """The stamps that are in the database; none if it cannot be read."""
     find = "select path, size, modified from within_limit where path = ?"
-    try:
-        with contextlib.closing(_memory()) as memory:
-            rows = (memory.execute(find, stamp[:1]).fetchone() for stamp in stamps if stamp)
-            return {row for row in rows if row}
-    except _NO_MEMORY:
-        return set()
+    with contextlib.suppress(*_NO_MEMORY), _memory() as memory:
+        rows = (memory.execute(find, stamp[:1]).fetchone() for stamp in stamps if stamp)
+        return {row for row in rows if row}
+    return set()
 
 
 def _remember(stamps):
-    if not stamps:
-        return
     # If nothing can be written, the next check decodes them again.
-    with contextlib.suppress(*_NO_MEMORY), contextlib.closing(_memory()) as memory, memory:
+    with contextlib.suppress(*_NO_MEMORY), _memory() as memory, memory:
         memory.executemany("insert or replace into within_limit values (?, ?, ?)", stamps)

@@ -1,22 +1,12 @@
-"""Reading, resizing and augmenting images, in TensorFlow operations."""
+"""Preprocessing and augmentation of images, in TensorFlow operations."""
 
-import contextlib
 import math
 
 import tensorflow as tf
 
-from pipelines.boxes import check_inside
-from pipelines.verification import unreadable
+from tfdml.checks import check
 from tfdml.decoding import resize, resized
 
-_MACHINE_ERRORS = (  # errors that no image causes
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
-    tf.errors.ResourceExhaustedError,
-    tf.errors.UnavailableError,
-)
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin kept
 
 
@@ -27,11 +17,7 @@ def crop(image, box):
 
 
 def prepare(image, image_size, preprocessing):
-    """One image as evaluation sees it: resized, or the centre crop after `preprocessing`.
-
-    Returns:
-        float32 of `image_size`; in [0, 255] unless a mean image is subtracted.
-    """
+    """One image as evaluation sees it: resized, or the centre crop after `preprocessing`."""
     if not preprocessing.takes_crops:
         return tf.ensure_shape(resize(image, image_size), image_size)
     image = warp(image, preprocessing.size_of_warp(image_size), preprocessing)
@@ -40,11 +26,7 @@ def prepare(image, image_size, preprocessing):
 
 
 def warp(image, size, preprocessing):
-    """One image at the `size`, (height, width), before the crop, in 8 bits.
-
-    Returns:
-        uint8; with `keep_aspect` one side is that of `size`, the other at least.
-    """
+    """One image at the `size`, (height, width), before the crop, in 8 bits."""
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
         return tf.ensure_shape(_in_eight_bits(image, size), (*size, image.shape[-1]))
     if preprocessing.keep_aspect:
@@ -59,19 +41,13 @@ def warp(image, size, preprocessing):
 
 
 def trim_white(image):
-    """Trims the white border of one image down to a margin.
+    """The rectangle of all pixels of one image with grey below 250, with a margin.
 
-    Args:
-        image: (height, width, channels) uint8.
-
-    Returns:
-        The bounding rectangle of all pixels with grey below 250, extended by 15 pixels to the left
-        and above and by 16 to the right and below, within the image; all of a white image.
+    This is 15 pixels to the left and above, 16 to the right and below; all of a white image.
 
     Source:
-        `load_cropped_images.m` of the released code of Song, Xiang, Jegelka, Savarese. Deep metric
-        learning via lifted structured feature embedding. CVPR 2016, whose `imcrop` cuts one pixel
-        more than the margin of 15 to the right and below.
+        `load_cropped_images.m` of the released code of Song, Xiang, Jegelka, Savarese. CVPR 2016,
+        whose `imcrop` cuts one pixel more than the margin of 15 to the right and below.
         Differs: that code fails on an image that is white throughout.
     """
     grey = tf.image.rgb_to_grayscale(image) if image.shape[-1] == 3 else image
@@ -111,10 +87,7 @@ def random_place(image, image_size, draws):
 
 
 def random_crop(image, augmentation, draws, shape=None):
-    """A random part of one image, by 4 draws: area, aspect, top, left.
-
-    `shape` is width / height of the crop at aspect 1; that of the image if None.
-    """
+    """A part of one image by 4 draws; `shape` is width / height at aspect 1, None the image's."""
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[:2]))
     area = augmentation.crop + (1.0 - augmentation.crop) * draws[0]
     aspect = tf.exp(math.log(augmentation.aspect) * (2.0 * draws[1] - 1.0))
@@ -149,10 +122,7 @@ def random_symmetry(images, augmentation, draw):
 
 
 def random_warp(images, augmentation, draws):
-    """A batch flipped, rotated, zoomed and shifted, by (n, 5) draws in [0, 1), in this order.
-
-    Pixels from outside repeat the border.
-    """
+    """A batch flipped, rotated, zoomed and shifted, by (n, 5) draws in [0, 1), in this order."""
     if augmentation.flip:
         mirrored = (draws[:, 0] < 0.5)[:, None, None, None]
         images = tf.where(mirrored, tf.reverse(images, axis=[2]), images)
@@ -189,6 +159,34 @@ def random_colour(images, augmentation, draws):
     return tf.clip_by_value((1.0 + brightness) * images, 0.0, 255.0)
 
 
+def views(images, image_size, *, crops=1, mirror=False):
+    """The views of a batch of images, whose embeddings are averaged, as a list of batches.
+
+    Args:
+        images: (n, height, width, channels), of `image_size` or, for several crops, larger.
+        image_size: (height, width, channels) of a view.
+        crops: 1 for the whole images; 5 for their corners and their centre; 10 for these and their
+            mirror images.
+        mirror: Whether to add the mirror images; 10 crops always have them.
+
+    Source:
+        Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1, for 10 crops.
+    """
+    check(crops in (1, 5, 10), "`crops` must be 1, 5 or 10", crops=crops)
+    height, width, _ = image_size
+    down, right = images.shape[1] - height, images.shape[2] - width
+    fits = min(down, right) >= 0 and (crops > 1 or (down, right) == (0, 0))
+    expected = "`images` must have the size of a view, or for several crops at least that"
+    received = {"images.shape": tuple(images.shape), "image_size": tuple(image_size)}
+    check(fits, expected, **received)
+    corners = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
+    places = corners[:1] if crops == 1 else corners
+    parts = [images[:, top : top + height, left : left + width] for top, left in places]
+    if mirror or crops == 10:
+        parts += [tf.reverse(part, axis=[2]) for part in parts]
+    return parts
+
+
 def _in_eight_bits(image, size):
     has_size = tf.reduce_all(tf.shape(image)[:2] == size)
     return tf.cond(
@@ -197,10 +195,7 @@ def _in_eight_bits(image, size):
 
 
 def _sides(image, size, covers):
-    """The sides of an image of this aspect that just covers or fits in a size: (2,) int32.
-
-    Those of the covering image are rounded, those of the other rounded up.
-    """
+    """The sides, (2,) int32, of an image of this aspect that covers a size, or fits in it."""
     height, width = tf.unstack(tf.cast(tf.shape(image)[:2], tf.int64))
     down, across = height * size[1], width * size[0]
     wide = across >= down
@@ -217,35 +212,3 @@ def _ends(dark):
     lines = tf.where(dark | ~tf.reduce_any(dark))[:, 0]  # all lines of a white image
     end = tf.minimum(tf.reduce_max(lines) + _MARGIN + 2, tf.size(dark, tf.int64))
     return tf.maximum(tf.reduce_min(lines) - _MARGIN, 0), end
-
-
-@contextlib.contextmanager
-def named(*splits):
-    """Turns a TensorFlow error about images of the splits into an OSError with its cause."""
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise OSError(cause_of(error, *splits)) from error
-
-
-def cause_of(error, *splits):
-    """The cause of a TensorFlow error: the image that cannot be read, or the error's own message.
-
-    The files of the splits that may hold the image are read until it is found.
-    """
-    if isinstance(error, _MACHINE_ERRORS):
-        splits = ()
-    for split in (split for split in splits if split.holds_paths):
-        for row, reason in unreadable(split.images):
-            what = f"{split.images[row]} cannot be read ({reason})"
-            advice = (
-                "repair it, or leave out all such images by --skip_invalid, in a new run; "
-                "python -m pipelines.check lists them"
-            )
-            return f"{what}: {'write the cache again' if split.holds_records else advice}"
-        if split.boxes is not None:
-            try:
-                check_inside(split)
-            except ValueError as error:
-                return str(error)
-    return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls

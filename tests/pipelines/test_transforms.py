@@ -5,17 +5,17 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipelines import Augmentation, Reader
-from pipelines.images import (
+from pipelines import Augmentation
+from pipelines.transforms import (
     random_colour,
     random_crop,
     random_flip,
     random_symmetry,
     random_warp,
     resize,
+    views,
 )
-from pipelines.verification import find_unreadable
-from tfdml.decoding import decode
+from pipelines.unreadable import unreadable
 
 
 def encode(kind, mode="RGB", **options):
@@ -33,13 +33,6 @@ def test_resize_equals_pillows_antialiased_bilinear(rng):
     )
 
 
-def test_resize_keeps_images_of_that_size_as_they_are(rng):
-    images = rng.integers(0, 256, (3, 8, 8, 1), dtype=np.uint8)
-    resized = resize(images, (8, 8, 1))
-    assert resized.dtype == tf.float32
-    np.testing.assert_array_equal(resized, images)
-
-
 def test_resize_keeps_an_image_whose_size_is_known_only_when_it_comes(rng):
     image = rng.integers(0, 256, (8, 9, 3), dtype=np.uint8)
     by_size = tf.function(
@@ -48,18 +41,6 @@ def test_resize_keeps_an_image_whose_size_is_known_only_when_it_comes(rng):
     np.testing.assert_array_equal(by_size(image), image)
     other = rng.integers(0, 256, (9, 8, 3), dtype=np.uint8)
     np.testing.assert_array_equal(by_size(other), resize(other, (8, 9, 3)))
-
-
-def test_resize_stays_in_range():
-    resized = resize(np.full((37, 53, 3), 255, np.uint8), (112, 112, 3))
-    assert float(tf.reduce_max(resized)) == 255.0
-
-
-def test_a_reader_is_decode_then_resize():
-    contents = tf.constant(encode("JPEG"))
-    np.testing.assert_array_equal(
-        Reader((5, 6, 3))(contents), resize(decode(contents, 3), (5, 6, 3))
-    )
 
 
 def test_a_crop_is_a_part_of_the_image_of_the_area_asked_for(rng):
@@ -101,8 +82,8 @@ def test_the_middle_of_every_range_changes_nothing(image):
 def test_flips_half_of_the_rows_left_to_right(image):
     flipped = random_warp(image, Augmentation(flip=True), draw(flip=0.49))
     np.testing.assert_array_equal(flipped, image[:, :, ::-1])
-    kept = random_warp(image, Augmentation(flip=True), draw(flip=0.5))
-    np.testing.assert_array_equal(kept, image)
+    for augmentation, value in ((Augmentation(flip=True), 0.5), (Augmentation(), 0.0)):
+        np.testing.assert_array_equal(random_warp(image, augmentation, draw(flip=value)), image)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
@@ -114,10 +95,6 @@ def test_one_image_is_flipped_as_a_batch_is(kind, rng):
         np.testing.assert_array_equal(flipped, expected)
         assert flipped.dtype == kind
         assert random_flip(image, Augmentation(), value) is image
-
-
-def test_never_flips_when_flip_is_off(image):
-    np.testing.assert_array_equal(random_warp(image, Augmentation(), draw(flip=0.0)), image)
 
 
 @pytest.mark.parametrize("symmetries", [1, 4, 8])
@@ -153,13 +130,9 @@ def coloured(images, *draws, share=0.5):
     return random_colour(images, Augmentation(colour=share), np.float32([draws])).numpy()
 
 
-def test_the_middle_of_every_range_keeps_the_colours(rng):
-    images = rng.uniform(0, 255, (1, 4, 5, 3)).astype("float32")
-    np.testing.assert_allclose(coloured(images, 0.5, 0.5, 0.5), images, atol=1e-3)
-
-
 def test_brightness_contrast_and_saturation_change_what_they_say(rng):
     images = rng.uniform(60, 120, (1, 4, 5, 3)).astype("float32")
+    np.testing.assert_allclose(coloured(images, 0.5, 0.5, 0.5), images, atol=1e-3)
     grey = images @ np.float32([0.2989, 0.587, 0.114])
     np.testing.assert_allclose(coloured(images, 1, 0.5, 0.5), 1.5 * images, rtol=1e-4)
     pale = coloured(images, 0.5, 0.5, 0)
@@ -201,6 +174,50 @@ def test_finds_the_files_that_do_not_decode(tmp_path, rng):
     for name, contents in files.items():
         (tmp_path / name).write_bytes(contents)
     paths = [tmp_path / name for name in [*files, "missing.jpg"]]
-    unreadable = [paths[index].name for index in find_unreadable(paths)]
+    found = [paths[index].name for index, _ in unreadable(paths)]
     expected = "b.jpg d.png e.gif f.bmp g.jpg missing.jpg"
-    assert unreadable == expected.split()
+    assert found == expected.split()
+
+
+@pytest.mark.parametrize("shape", [(11, 13), (8, 6), (9, 6)])
+@pytest.mark.parametrize(("crops", "mirror"), [(5, False), (5, True), (10, False), (10, True)])
+def test_crops_are_those_of_a_loop(shape, crops, mirror, rng):
+    images = rng.normal(size=(3, *shape, 2)).astype("float32")
+    height, width = shape
+    expected = []
+    for flipped in (False, True) if mirror or crops == 10 else (False,):
+        for top, left in (
+            (0, 0),
+            (0, width - 6),
+            (height - 8, 0),
+            (height - 8, width - 6),
+            ((height - 8) // 2, (width - 6) // 2),
+        ):
+            part = np.empty((3, 8, 6, 2), "float32")
+            for y in range(8):
+                for x in range(6):
+                    part[:, y, x] = images[:, top + y, left + (5 - x if flipped else x)]
+            expected.append(part)
+    found = views(images, (8, 6, 2), crops=crops, mirror=mirror)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_single_crop_is_the_whole_image(rng):
+    images = rng.normal(size=(2, 4, 5, 1)).astype("float32")
+    (whole,) = views(images, (4, 5, 1))
+    np.testing.assert_array_equal(whole, images)
+    found = views(images, (4, 5, 1), mirror=True)
+    np.testing.assert_array_equal(found, [images, images[:, :, ::-1]])
+
+
+@pytest.mark.parametrize(
+    ("shape", "crops", "message"),
+    [
+        ((8, 8), 2, "`crops` must be 1, 5 or 10. Received: crops=2"),
+        ((8, 8), 1, r"size of a view.*shape=\(1, 8, 8, 1\), image_size=\(7, 8"),
+        ((6, 8), 5, "must have the size of a view, or for several crops at least that"),
+    ],
+)
+def test_rejects_views_that_cannot_be(shape, crops, message):
+    with pytest.raises(ValueError, match=message):
+        views(np.zeros((1, *shape, 1), "float32"), (7, 8, 1), crops=crops)

@@ -1,3 +1,4 @@
+import collections
 import itertools
 import re
 import time
@@ -5,9 +6,134 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampled_rows import labels_of, rows_of
 
-from pipelines import HardNeighbours, Split, hard_neighbours, pair_batches
-from pipelines.hard_neighbours import nearest_of_other_classes
+from pipelines import HardNeighbours, Pairs, Split, pair_batches, pair_sampler
+from pipelines.pair_sampler import all_pairs, nearest_of_other_classes, positive_pairs
+
+
+def take(batches, labels, batch_size, seed=0, **options):
+    return np.stack(rows_of(batches, Pairs(batch_size, **options), labels, seed))
+
+
+def as_pairs(batches):
+    """Every pair of the batches, the left image first."""
+    halves = batches.reshape(len(batches), 2, -1)
+    return [tuple(pair) for half in halves for pair in half.T.tolist()]
+
+
+def kinds(labels, pairs):
+    """The pairs of a class, those of an image with itself, and those of two classes."""
+    positives = [pair for pair in pairs if labels[pair[0]] == labels[pair[1]]]
+    return (
+        [pair for pair in positives if pair[0] != pair[1]],
+        [pair for pair in positives if pair[0] == pair[1]],
+        [pair for pair in pairs if labels[pair[0]] != labels[pair[1]]],
+    )
+
+
+def epoch_of(counts, half):
+    """By hand: positive pairs, negative ones per image, and the batches of an epoch."""
+    images, positives = sum(counts), sum(n * (n - 1) // 2 for n in counts)
+    per_image = -(-(positives + images) // images)
+    return positives, per_image, (positives + images + per_image * images) // half
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 6), min_size=8, max_size=20),
+    half=st.integers(1, 9),
+    seed=st.integers(0, 2**40),
+)
+def test_an_epoch_has_every_positive_pair_and_as_many_negative_ones(counts, half, seed):
+    labels, images = labels_of(counts), sum(counts)
+    positives, per_image, batches = epoch_of(counts, half)
+    pairs = as_pairs(take(batches, labels, 2 * half, seed=seed))
+    of_a_class, itself, negatives = kinds(labels, pairs)
+    assert len(of_a_class) == len({frozenset(pair) for pair in of_a_class}) == positives
+    assert sorted(itself) == [(row, row) for row in range(images)]
+    assert len(pairs) == batches * half
+    assert 0 <= per_image * images - len(negatives) < half
+    lefts = collections.Counter(left for left, _ in negatives)
+    assert max(lefts.values()) <= per_image
+    for label in set(labels):
+        others = [right for left, right in negatives if labels[left] == label]
+        if per_image * counts[label] <= images - counts[label]:
+            assert len(set(others)) == len(others)
+
+
+def test_counts_are_those_of_the_released_list():
+    # 59,551 images of 11,318 classes with 177,092 pairs, as Stanford Online Products has.
+    labels = labels_of([2] * 5098 + [3] * 50 + [5] * 53 + [8] * 6116 + [12])
+    pairs = all_pairs(labels, 64, seed=0)
+    classes = labels[pairs]
+    of_a_class = classes[0] == classes[1]
+    assert of_a_class.sum() == 177_092 + 59_551
+    assert (pairs[0] == pairs[1]).sum() == 59_551
+    assert pairs.shape[1] == 7_419 * 64
+    assert (~of_a_class).sum() == 4 * 59_551 - (177_092 + 5 * 59_551) % 64
+    assert pairs.dtype == np.int32
+
+
+def test_a_batch_has_about_as_many_pairs_of_one_class_as_of_two():
+    labels = labels_of([5] * 300)
+    batches = take(40, labels, 128).reshape(40, 2, 64)
+    shares = (labels[batches[:, 0]] == labels[batches[:, 1]]).mean(axis=1)
+    assert 0.25 < shares.min() < shares.max() < 0.75
+    np.testing.assert_allclose(shares.mean(), 0.5, atol=0.04)
+
+
+def test_a_negative_is_any_image_of_other_classes():
+    labels = labels_of([3] * 10)
+    drawn = np.zeros((30, 30), int)
+    for seed in range(300):
+        _, _, negatives = kinds(labels, all_pairs(labels, 1, seed).T.tolist())
+        np.add.at(drawn, tuple(np.transpose(negatives)), 1)
+    same = labels[:, None] == labels
+    assert (drawn[same] == 0).all()
+    # 300 times 2 of 27 others: mean 22.2, standard deviation 4.5: almost 5 of them.
+    np.testing.assert_allclose(drawn[~same], 22.2, atol=22)
+
+
+def test_few_classes_of_many_images_use_each_negative_equally_often():
+    labels = labels_of([30, 30, 30])
+    pairs = all_pairs(labels, 1, seed=3).T.tolist()
+    negatives = kinds(labels, pairs)[2]
+    assert len(negatives) == 16 * 90
+    for label in range(3):
+        rights = collections.Counter(right for left, right in negatives if labels[left] == label)
+        assert set(rights.values()) == {8}
+
+
+def test_the_same_list_comes_again_unless_it_is_shuffled_anew():
+    labels = labels_of([2, 3, 4, 5, 3, 2, 4, 4])
+    epoch = epoch_of([2, 3, 4, 5, 3, 2, 4, 4], 5)[2]
+    again = take(2 * epoch, labels, 10)
+    np.testing.assert_array_equal(again[:epoch], again[epoch:])
+    anew = take(2 * epoch, labels, 10, reshuffle=True)
+    assert as_pairs(anew[:epoch]) != as_pairs(anew[epoch:])
+    for half in (anew[:epoch], anew[epoch:]):
+        assert sorted(as_pairs(half)) == sorted(as_pairs(again[:epoch]))
+
+
+def test_pairs_of_many_small_classes_take_no_call_for_each():
+    began = time.process_time()
+    pairs = positive_pairs(np.repeat(np.arange(100_000), 2))
+    assert time.process_time() - began < 0.5
+    np.testing.assert_array_equal(pairs, np.arange(200_000).reshape(-1, 2).T)
+
+
+def test_warns_if_no_class_has_two_images():
+    with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=8"):
+        rows_of(1, Pairs(4), np.arange(8))
+
+
+def test_more_pairs_than_the_memory_holds_are_rejected_before_they_are_made(monkeypatch):
+    monkeypatch.setattr("tfdml.checks._memory", lambda: 1000)
+    with pytest.raises(ValueError, match=r"all pairs of images of a class must fit.*pairs=48"):
+        positive_pairs(labels_of([10, 3]))
 
 
 def numbered_split(counts):
@@ -17,7 +143,7 @@ def numbered_split(counts):
     return Split(numbers.reshape(-1, 1, 1, 1), labels)
 
 
-def rows_of(batches, count):
+def numbers_of(batches, count):
     """The numbers of the images of so many batches."""
     return [np.ravel(images).astype(int) for images, _ in itertools.islice(batches, count)]
 
@@ -31,17 +157,14 @@ def by_distance(embeddings, labels, row):
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_the_nearest_are_those_of_a_loop_over_all_rows(offset, rng, monkeypatch):
-    monkeypatch.setattr(hard_neighbours, "_BLOCK_BYTES", 7 * 4 * 60)  # 60 rows, 7 at a time
+    monkeypatch.setattr(pair_sampler, "_BLOCK_BYTES", 7 * 4 * 60)  # 60 rows, 7 at a time
     embeddings = rng.normal(size=(60, 5)) + offset
     labels = rng.permutation(np.repeat([2**40, -7, 2**40 + 1, 3], 15))
+    found = nearest_of_other_classes(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), 3)
+    assert found.tolist() == [[1, 3, 5], [0, 2, 4]] * 3  # of equal rows the first
     found = nearest_of_other_classes(embeddings, labels, 9)
     expected = [by_distance(embeddings, labels, row)[:9] for row in range(60)]
     np.testing.assert_array_equal(found, expected)
-
-
-def test_of_equal_rows_the_first_is_the_nearest():
-    found = nearest_of_other_classes(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), 3)
-    assert found.tolist() == [[1, 3, 5], [0, 2, 4]] * 3
 
 
 def test_each_image_of_the_pairs_adds_the_nearest_that_the_batch_has_not(rng):
@@ -50,7 +173,7 @@ def test_each_image_of_the_pairs_adds_the_nearest_that_the_batch_has_not(rng):
     neighbours = HardNeighbours(split.labels, 12, refresh_every=40)
     batches = iter(pair_batches(split, 12, seed=3, hard_neighbours=neighbours))
     neighbours.refresh(0, embeddings)
-    for rows in rows_of(batches, 40):
+    for rows in numbers_of(batches, 40):
         lefts, rights = rows[:3], rows[3:6]
         assert (split.labels[lefts] == split.labels[rights]).all()
         assert (lefts != rights).all()
@@ -65,7 +188,7 @@ def test_the_smallest_split_lends_all_its_images(rng):
     split = numbered_split([2, 3, 3])
     neighbours = HardNeighbours(split.labels, 4, refresh_every=9)
     neighbours.refresh(0, rng.normal(size=(8, 2)))
-    for rows in rows_of(iter(pair_batches(split, 4, hard_neighbours=neighbours)), 9):
+    for rows in numbers_of(iter(pair_batches(split, 4, hard_neighbours=neighbours)), 9):
         assert len(set(rows)) == 4
     with pytest.raises(ValueError, match="Received: batch_size=8, others=5"):
         HardNeighbours(split.labels, 8, refresh_every=9)
@@ -75,7 +198,7 @@ def test_an_epoch_has_every_positive_pair_once_in_an_order_of_its_own():
     split = numbered_split([4] * 6)  # 36 pairs, 3 a batch
     neighbours = HardNeighbours(split.labels, 12, refresh_every=24)
     neighbours.refresh(0, np.zeros((24, 1)))
-    rows = np.stack(rows_of(iter(pair_batches(split, 12, hard_neighbours=neighbours)), 24))
+    rows = np.stack(numbers_of(iter(pair_batches(split, 12, hard_neighbours=neighbours)), 24))
     pairs = np.sort(rows[:, :6].reshape(24, 2, 3).transpose(0, 2, 1).reshape(72, 2), axis=1)
     epochs = [list(map(tuple, half.tolist())) for half in (pairs[:36], pairs[36:])]
     assert len(set(epochs[0])) == len(set(epochs[1])) == 36
@@ -97,7 +220,7 @@ def batches_from(start, tables, count, seed=1, pause=0.0):
         if step % 5 == 0:
             time.sleep(pause)  # in which a pipeline that reads ahead would
             neighbours.refresh(step, tables[step])
-        rows += rows_of(batches, 1)
+        rows += numbers_of(batches, 1)
     return rows
 
 
@@ -111,12 +234,7 @@ def test_batches_are_made_of_the_last_refresh_and_never_ahead_of_the_next(tables
         any((changed[step] != constant[step]).any() for step in range(first, first + 5))
         for first in (5, 10)
     )
-
-
-def test_starting_at_a_refresh_equals_skipping_to_it(tables):
-    whole = batches_from(0, tables, 25)
-    np.testing.assert_array_equal(batches_from(15, tables, 10), whole[15:])
-    assert np.any(batches_from(15, tables, 10, seed=2) != np.array(whole[15:]))
+    np.testing.assert_array_equal(batches_from(10, tables, 5), changed[10:])
 
 
 def test_a_batch_without_its_refresh_is_an_error(tables):
@@ -126,7 +244,7 @@ def test_a_batch_without_its_refresh_is_an_error(tables):
         next(iter(pair_batches(split, 8, hard_neighbours=neighbours)))
     batches = iter(pair_batches(split, 8, hard_neighbours=neighbours))
     neighbours.refresh(0, tables[0])
-    rows_of(batches, 5)
+    numbers_of(batches, 5)
     message = "must be called at step 5, before its batch is taken. The last call was at step 0"
     with pytest.raises(tf.errors.OpError, match=message):
         next(batches)
@@ -138,19 +256,7 @@ def test_refreshes_are_counted_from_the_first_step(tables):
     batches = iter(pair_batches(split, 8, hard_neighbours=neighbours, start_step=3))
     for step in (3, 8):
         neighbours.refresh(step, tables[0])
-        assert len(rows_of(batches, 5)) == 5
-
-
-def test_many_classes_start_at_once():
-    labels = np.repeat(np.arange(11_318), 5)
-    images = np.zeros((len(labels), 1, 1, 1), np.uint8)
-    table = np.random.default_rng(0).integers(0, len(labels), (len(labels), 126), dtype=np.int32)
-    began = time.perf_counter()
-    neighbours = HardNeighbours(labels, 128, refresh_every=10)
-    neighbours._step, neighbours._nearest = 10_000_000, table
-    options = {"start_step": 10_000_000, "hard_neighbours": neighbours}
-    next(iter(pair_batches(Split(images, labels), 128, **options)))
-    assert time.perf_counter() - began < 5
+        assert len(numbers_of(batches, 5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -162,17 +268,8 @@ def test_many_classes_start_at_once():
         ({"refresh_every": 0}, ValueError, "`refresh_every` must be >= 1"),
         ({"refresh_every": 1.0}, TypeError, "`refresh_every` must be an integer"),
         ({"labels": [1] * 9}, ValueError, "negative pairs need 2 classes or more. Received: clas"),
-        (
-            {"labels": range(9)},
-            ValueError,
-            "a batch must not take more pairs than there are. Received: pairs=0, of a batch=2",
-        ),
-        (
-            {"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]},
-            ValueError,
-            "there must be at least `batch_size` - 2 images outside every class. Received: "
-            "batch_size=8, others=5",
-        ),
+        ({"labels": range(9)}, ValueError, "pairs than there are. Received: pairs=0, of a batch=2"),
+        ({"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]}, ValueError, "class. Received: batch_size=8, oth"),
     ],
 )
 def test_rejects_what_cannot_be_drawn(options, error, message):

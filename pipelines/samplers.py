@@ -1,9 +1,4 @@
-"""Samplers by class: which images a batch has, a function of (seed, step) alone.
-
-A sampler has `batch_size`, the most images of a batch, and `indices(split, seed, step)` in
-TensorFlow operations: (m,) rows of a `Split`. `pipelines.batches` takes those here, those of
-`pipelines/pairs.py`, and your own.
-"""
+"""Samplers by class: which rows of a `Split` a batch has, a function of (seed, step) alone."""
 
 import dataclasses
 import functools
@@ -11,8 +6,11 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from pipelines.datasets.listing import warn
+from pipelines.invalid import warn
 from tfdml.checks import check, check_bool, check_integer
+
+_PURPOSES = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
+_PURPOSES += ("symmetry",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +21,7 @@ class Balanced:
     number, the last few are left out); the K images of a class are drawn anew each time. A class
     with fewer than K images repeats them. It warns if no class has two images, but for K = 1.
 
-    With K = 2 it is the sampler of the N-pair loss (Sohn, NIPS 2016): an anchor and a positive of
-    each of N classes. They are adjacent here; other implementations put all anchors before all
-    positives. A loss that reads the labels gives the same value for both.
+    With K = 2 it is the sampler of the N-pair loss (Sohn, NIPS 2016), anchor and positive adjacent.
 
     Args:
         classes_per_batch: P, at most the number of classes.
@@ -46,19 +42,18 @@ class Balanced:
 
     def indices(self, split, seed, step):
         by_class, first, counts = rows_by_class(split, least=1)
-        received = {"classes_per_batch": self.classes_per_batch, "classes": len(counts)}
+        wanted, classes = self.classes_per_batch, len(counts)
         needed = "`classes_per_batch` must not exceed the number of classes"
-        check(self.classes_per_batch <= len(counts), needed, **received)
+        check(wanted <= classes, needed, classes_per_batch=wanted, classes=classes)
         if self.images_per_class > 1:
             warn_of_single_images(counts)
         by_class, first, counts = (constant(part, tf.int64) for part in (by_class, first, counts))
-        epoch, place = divided(step, len(counts) // self.classes_per_batch)
-        order = shuffle(len(counts), step_seed(seed, "classes", epoch))
-        classes = order[place * self.classes_per_batch :][: self.classes_per_batch]
-        sizes = tf.gather(counts, classes)
+        epoch, place = _epoch_and_place(step, classes // wanted)
+        order = _shuffled(classes, step_seed(seed, "classes", epoch))
+        chosen = order[place * wanted :][:wanted]
+        sizes = tf.gather(counts, chosen)
         largest = tf.reduce_max(sizes)
-        shape = [self.classes_per_batch, largest]
-        keys = tf.random.stateless_uniform(shape, step_seed(seed, "images", step))
+        keys = tf.random.stateless_uniform([wanted, largest], step_seed(seed, "images", step))
         present = tf.range(largest)[None, :] < sizes[:, None]
         drawn = tf.argsort(tf.where(present, keys, 2.0), axis=1)  # padding comes last
         shares = self.shares(seed, step)
@@ -67,7 +62,7 @@ class Balanced:
         owner = tf.searchsorted(ends, position, side="right", out_type=tf.int64)
         turn = (position - tf.gather(ends - shares, owner)) % tf.gather(sizes, owner)
         within = tf.gather_nd(drawn, tf.stack([owner, turn], axis=1))
-        rows = tf.gather(first, tf.gather(classes, owner)) + tf.cast(within, tf.int64)
+        rows = tf.gather(first, tf.gather(chosen, owner)) + tf.cast(within, tf.int64)
         return tf.ensure_shape(tf.gather(by_class, rows), [self.batch_size])
 
     def shares(self, seed, step):
@@ -89,8 +84,7 @@ class Mixed(Balanced):
         least = super().shares(seed, step)
         if self.classes_per_batch <= 2:
             return least
-        most = self.images_per_class + 1
-        drawn = step_seed(seed, "shares", step)
+        most, drawn = self.images_per_class + 1, step_seed(seed, "shares", step)
         wanted = tf.random.stateless_uniform(least.shape, drawn, 0, most, tf.int64) + least
         left = tf.maximum(self.batch_size - tf.cumsum(wanted, exclusive=True), 0)
         shares = tf.where(left - wanted < least, left, wanted)
@@ -105,13 +99,11 @@ class Groups:
     replacement, and takes all their images. If these exceed the batch size, images are dropped at
     random, and then classes with a single image left; if that leaves one class of several, two
     images each of two classes are kept instead. So a batch has 2 images or more of a class, in a
-    row, and two classes or more if P > 1. Classes of a single image are never drawn, nor is a
-    single super-class of a single class, unless P is 1.
+    row, and two classes or more if P > 1.
 
     Args:
         classes_per_batch: P; G must divide it.
-        batch_size: Most images of a batch; above P, so that no batch is empty, and with P > 1 at
-            least 4, for two images of two classes.
+        batch_size: Most images of a batch; above P, and with P > 1 at least 4.
         super_classes: G, at most the number of super-classes that have a class of 2 images, with
             G = 1 < P two such classes.
         images_per_class: Most images of a class, drawn at random, >= 2; all if None.
@@ -120,10 +112,9 @@ class Groups:
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, and its released code:
-        10 classes each of 2 super-classes, 100 images; in proportion to the images for Stanford
-        Online Products, evenly for In-shop Clothes and, with 5 images of a class, for VehicleID.
-        Differs: the code reads the groups as one list, 100 lines at a time, so its batches begin
-        and end anywhere in a group.
+        10 classes each of 2 super-classes, 100 images; evenly for In-shop Clothes and, with 5
+        images of a class, for VehicleID.
+        Differs: batches of that code begin and end anywhere in a group.
     """
 
     classes_per_batch: int
@@ -145,25 +136,18 @@ class Groups:
 
     def indices(self, split, seed, step):
         split.check_super_labels()
-        groups = _grouped(split)
-        usable = self._usable(groups[4])
-        by_class, first, counts, starts, sizes, totals = map(constant, groups)
-
-        def members():
-            weights = tf.where(usable, tf.ones_like(totals) if self.evenly else totals, 0)
-            drawn = step_seed(seed, "super_classes", step)
-            chosen = _draw(weights[None], self.super_classes, drawn)[0]
-            widths = tf.gather(sizes, chosen)[:, None]
-            place = tf.range(tf.reduce_max(widths))[None]
-            members = tf.where(place < widths, tf.gather(starts, chosen)[:, None] + place, 0)
-            weights = tf.ones_like(members) if self.evenly else tf.gather(counts, members)
-            weights = tf.where(place < widths, weights, 0)
-            share = self.classes_per_batch // self.super_classes
-            columns = _draw(weights, share, step_seed(seed, "classes", step))
-            there = tf.gather(weights, columns, batch_dims=1) > 0
-            return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
-
-        owner, turn, rows = rows_of(members(), first, counts)
+        by_class, first, counts = rows_by_class(split)
+        super_labels = split.super_labels[by_class[first]]
+        order = np.argsort(super_labels, kind="stable")  # classes by their super-classes
+        first, counts = first[order], counts[order]
+        _, starts, inverse, sizes = np.unique(
+            super_labels[order], return_index=True, return_inverse=True, return_counts=True
+        )
+        totals = np.bincount(inverse, counts).astype(np.int32)
+        groups = (starts.astype(np.int32), sizes.astype(np.int32), totals, self._usable(sizes))
+        first, counts = constant(first), constant(counts)
+        classes = self._classes(counts, map(constant, groups), seed, step)
+        owner, turn, rows = _rows_of_classes(classes, first, counts)
         image_seed = step_seed(seed, "images", step)
         keys = tf.random.stateless_uniform([2, tf.size(owner)], image_seed, dtype=tf.float64)
         # Classes stay adjacent, each shuffled within; then images of high ranks are dropped.
@@ -181,31 +165,44 @@ class Groups:
         kept = fitting(ranks)
         single = (owner[kept[0]] == owner[kept[-1]]) & (owner[-1] > 0)
         kept = fitting(ranks - tf.cast(single & (owner < 2) & (turn < 2), ranks.dtype))
-        return tf.gather(by_class, tf.gather(rows, tf.gather(places, kept)))
+        return tf.gather(constant(by_class), tf.gather(rows, tf.gather(places, kept)))
 
     def _usable(self, sizes):
         """Which super-classes, of so many classes of 2 images, can be drawn."""
         one_of_several = self.super_classes == 1 < self.classes_per_batch
         usable = sizes >= (2 if one_of_several else 1)
-        classes = "2 classes" if one_of_several else "a class"
-        wanted = f"the number of super-classes that have {classes} of 2 images or more"
-        found = {"super_classes": self.super_classes, "found": int(np.count_nonzero(usable))}
-        enough = self.super_classes <= found["found"]
-        check(enough, f"`super_classes` must not exceed {wanted}", **found)
+        wanted, found = self.super_classes, int(np.count_nonzero(usable))
+        needed = "`super_classes` must not exceed the number of super-classes that have "
+        needed += f"{'2 classes' if one_of_several else 'a class'} of 2 images or more"
+        check(wanted <= found, needed, super_classes=wanted, found=found)
         return usable
+
+    def _classes(self, counts, groups, seed, step):
+        """The classes drawn of super-classes, by first class, classes, images and usability."""
+        starts, sizes, totals, usable = groups
+        weights = tf.where(usable, tf.ones_like(totals) if self.evenly else totals, 0)
+        drawn = step_seed(seed, "super_classes", step)
+        chosen = _draw(weights[None], self.super_classes, drawn)[0]
+        widths = tf.gather(sizes, chosen)[:, None]
+        place = tf.range(tf.reduce_max(widths))[None]
+        members = tf.where(place < widths, tf.gather(starts, chosen)[:, None] + place, 0)
+        weights = tf.ones_like(members) if self.evenly else tf.gather(counts, members)
+        weights = tf.where(place < widths, weights, 0)
+        share = self.classes_per_batch // self.super_classes
+        columns = _draw(weights, share, step_seed(seed, "classes", step))
+        there = tf.gather(weights, columns, batch_dims=1) > 0
+        return tf.boolean_mask(tf.gather(members, columns, batch_dims=1), there)
 
 
 @dataclasses.dataclass(frozen=True)
 class WholeClasses:
     """All images of random classes, as many as fit.
 
-    Each epoch visits the classes in a random order, each at most once. A batch takes whole classes
-    while they fit and fills the remaining places with random images of the next class; its other
-    images are left out. A single remaining place stays empty, as one image of a class has no
-    positive. The number of batches per epoch cannot depend on the order: with n images and a
-    largest class of k it is n / (m - 2 + k), rounded down, and the remaining classes are left out.
-    Classes of a single image are never drawn; two others are needed. A batch has m or m - 1 images,
-    the rows of a class in a row; all images if they do not fill one batch.
+    Each epoch visits the classes of two images or more in a random order, each at most once. A
+    batch takes whole classes while they fit and fills the remaining places with random images of
+    the next class, but leaves a single place empty: it has m or m - 1 images, the rows of a class
+    in a row; all images if they do not fill one batch. With n images and a largest class of k an
+    epoch has n / (m - 2 + k) batches, rounded down; the remaining classes are left out.
 
     Args:
         batch_size: Most images of a batch, m, >= 4; at least the size of the largest class + 2, so
@@ -213,10 +210,8 @@ class WholeClasses:
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV-A:
-        for Stanford Online Products, all images of randomly sampled classes until the batch of
-        100 is full.
-        Differs: the paper does not say what becomes of a class that does not fit, nor whether a
-        class may come again before the others have.
+        all images of randomly sampled classes until the batch of 100 is full.
+        Differs: in what the paper leaves open, such as what becomes of a class that does not fit.
     """
 
     batch_size: int
@@ -228,40 +223,36 @@ class WholeClasses:
         by_class, first, counts = rows_by_class(split)
         needed = "batches of whole classes need 2 or more classes with 2 or more images"
         check(len(counts) >= 2, needed, classes=len(counts))
-        received = {"batch_size": self.batch_size, "largest": int(counts.max())}
+        size, largest = self.batch_size, int(counts.max())
         needed = "`batch_size` must be at least the size of the largest class + 2, so that every"
-        fits = self.batch_size >= received["largest"] + 2
-        check(fits, f"{needed} batch has 2 classes", **received)
+        needed = f"{needed} batch has 2 classes"
+        check(size >= largest + 2, needed, batch_size=size, largest=largest)
         # A batch uses up at most m - 2 images and one class that fills the 2 remaining places.
-        most = self.batch_size - 2 + received["largest"]
-        batches_per_epoch = max(1, int(counts.sum()) // most)
+        batches_per_epoch = max(1, int(counts.sum()) // (size - 2 + largest))
 
         @functools.lru_cache(maxsize=2)  # of neighbouring epochs
         def planned(epoch):
-            order = shuffle(len(counts), step_seed(seed, "classes", epoch)).numpy()
-            return order, self._begins(counts[order], batches_per_epoch)
+            """The order of the classes, and where batches begin in it, and the last one ends."""
+            order = _shuffled(len(counts), step_seed(seed, "classes", epoch)).numpy()
+            ends, begins = np.cumsum(counts[order]), [0]
+            for _ in range(batches_per_epoch):
+                used = ends[begins[-1] - 1] if begins[-1] else 0
+                fitting = int(np.searchsorted(ends, used + size, side="right"))
+                room = size - (ends[fitting - 1] - used)
+                begins.append(min(fitting + int(room >= 2), len(ends)))
+            return order, begins
 
-        def classes_of(epoch, place):
+        def drawn(epoch, place):
             order, begins = planned(int(epoch))
             return order[begins[place] : begins[place + 1]]
 
-        classes = tf.numpy_function(classes_of, divided(step, batches_per_epoch), tf.int32)
+        classes = tf.numpy_function(drawn, _epoch_and_place(step, batches_per_epoch), tf.int32)
         classes = tf.ensure_shape(classes, [None])
-        owner, _, rows = rows_of(classes, constant(first), constant(counts))
+        owner, _, rows = _rows_of_classes(classes, constant(first), constant(counts))
         image_seed = step_seed(seed, "images", step)
         keys = tf.random.stateless_uniform(tf.shape(owner), image_seed, dtype=tf.float64)
-        places = tf.argsort(tf.cast(owner, tf.float64) + keys)[: self.batch_size]  # by class
+        places = tf.argsort(tf.cast(owner, tf.float64) + keys)[:size]  # by class
         return tf.gather(constant(by_class), tf.gather(rows, places))
-
-    def _begins(self, sizes, batches):
-        """Where so many batches of classes of these sizes begin, and where the last one ends."""
-        ends, begins = np.cumsum(sizes), [0]
-        for _ in range(batches):
-            used = ends[begins[-1] - 1] if begins[-1] else 0
-            fitting = int(np.searchsorted(ends, used + self.batch_size, side="right"))
-            room = self.batch_size - (ends[fitting - 1] - used)
-            begins.append(min(fitting + int(room >= 2), len(sizes)))
-        return begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,37 +273,10 @@ class Shuffled:
         check_integer(1, batch_size=self.batch_size)
 
     def indices(self, split, seed, step):
-        received = {"batch_size": self.batch_size, "images": len(split.labels)}
+        size, images = self.batch_size, len(split.labels)
         expectation = "`batch_size` must not exceed the number of images"
-        check(self.batch_size <= received["images"], expectation, **received)
-        epoch, place = divided(step, received["images"] // self.batch_size)
-        places = place * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        epoch_seed = step_seed(seed, "images", epoch)
-        return tf.random.experimental.index_shuffle(places, epoch_seed, received["images"] - 1)
-
-
-def _grouped(split):
-    """Classes of 2 images or more, in the order of their super-classes.
-
-    Returns:
-        `(by_class, first, counts, starts, sizes, totals)`: (n,) rows in the order of the classes'
-        ids; (classes,) int32, first row and number of rows of each class; (super-classes,) int32,
-        first class, number of classes and number of images of each super-class.
-    """
-    by_class, first, counts = rows_by_class(split)
-    super_labels = split.super_labels[by_class[first]]
-    order = np.argsort(super_labels, kind="stable")
-    first, counts = first[order], counts[order]
-    _, starts, inverse, sizes = np.unique(
-        super_labels[order], return_index=True, return_inverse=True, return_counts=True
-    )
-    groups = (first, counts, starts, sizes, np.bincount(inverse, counts))
-    return by_class, *(part.astype(np.int32) for part in groups)
-
-
-def shuffle(count, seed):
-    """The numbers from 0 to `count` - 1 in a random order, (count,) int32."""
-    return tf.random.experimental.stateless_shuffle(tf.range(count), seed)
+        check(size <= images, expectation, batch_size=size, images=images)
+        return in_turn(images, size, seed, step, "images")
 
 
 def constant(array, dtype=None):
@@ -321,10 +285,24 @@ def constant(array, dtype=None):
         return tf.constant(array, dtype)
 
 
-def divided(step, count):
+def in_turn(total, count, seed, step, purpose):
+    """The `count` of `total` numbers whose turn it is, shuffled each epoch for a purpose if any."""
+    epoch, place = _epoch_and_place(step, total // count)
+    places = place * count + tf.range(count, dtype=tf.int64)
+    if not purpose:
+        return places
+    epoch_seed = step_seed(seed, purpose, epoch)
+    return tf.random.experimental.index_shuffle(places, epoch_seed, total - 1)
+
+
+def _epoch_and_place(step, count):
     """The epoch of so many steps that a step is in, and its place in it: two () int64."""
     step = tf.cast(step, tf.int64)
     return step // count, step % count
+
+
+def _shuffled(count, seed):
+    return tf.random.experimental.stateless_shuffle(tf.range(count), seed)
 
 
 def rows_by_class(split, least=2):
@@ -341,13 +319,8 @@ def ordered_by_class(labels):
     return by_class, first.astype(np.int32), counts.astype(np.int32)
 
 
-def rows_of(classes, first, counts):
-    """All rows of some classes, (m,) indices into `first` and `counts`, one class after the other.
-
-    Returns:
-        `(owner, turn, rows)`, three (n,) int32: the place of the row's class in `classes`, that of
-        the row in its class, and the row.
-    """
+def _rows_of_classes(classes, first, counts):
+    """All rows of some classes, with the place of each one's class and its own in the class."""
     sizes = tf.gather(counts, classes)
     owner = tf.repeat(tf.range(tf.size(classes)), sizes)
     turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
@@ -355,10 +328,7 @@ def rows_of(classes, first, counts):
 
 
 def _draw(weights, count, seed):
-    """Draws columns of each row one by one, without replacement, in proportion to integer weights.
-
-    Those of weight 0 come last. Returns (rows, count) int32; fewer columns if there are fewer.
-    """
+    """Draws columns of each row without replacement, in proportion to weights; those of 0 last."""
     # The shortest of exponential waiting times is each one with odds of its rate.
     waits = -tf.math.log1p(-tf.random.stateless_uniform(tf.shape(weights), seed))
     waits = tf.where(weights > 0, waits / tf.cast(weights, tf.float32), np.inf)
@@ -376,7 +346,5 @@ def warn_of_single_images(counts):
 
 def step_seed(seed, purpose, step):
     """(2,) int64 seed of one purpose at one step, for the stateless operations of TensorFlow."""
-    purposes = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
-    purposes += ("symmetry",)
-    base = tf.constant([seed, purposes.index(purpose)], tf.int64)
+    base = tf.constant([seed, _PURPOSES.index(purpose)], tf.int64)
     return tf.random.fold_in(base, tf.cast(step, tf.int64))

@@ -1,0 +1,162 @@
+"""Makes a dataset of a list of labelled images, with checks of everything in it."""
+
+import dataclasses
+import os
+from typing import Any
+
+import numpy as np
+
+from pipelines.augmentation import Augmentation
+from pipelines.boxes import cut_to_images
+from pipelines.invalid import Invalid, leave_out, warn
+from pipelines.split import Dataset, Split
+from pipelines.unreadable import unreadable
+from tfdml.checks import check
+from tfdml.files import identity
+
+PARTS = ("train", "test", "gallery")  # caches number them in this order
+IMAGE_SIZE = (224, 224, 3)
+# A crop of 224 of 256 pixels, as in the papers, is this share of the area.
+AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ImageList(Split):
+    """A `Split` whose files and boxes are yet to be checked, and `parts`, (n,) words of `PARTS`."""
+
+    parts: Any = None
+
+    def __post_init__(self):
+        for name in ("images", "labels", "super_labels", "boxes", "parts"):
+            if getattr(self, name) is not None:
+                vars(self)[name] = np.asarray(getattr(self, name))
+
+    def splits(self):
+        """{part: `Split`} of the parts that have images."""
+        splits = {}
+        for part in PARTS:
+            if part in self.parts:
+                rows = vars(self.subset(self.parts == part))
+                splits[part] = Split(**{name: rows[name] for name in rows if name != "parts"})
+        return splits
+
+    def without(self, rows):
+        """The list without some rows, given by their numbers."""
+        return self.subset(~np.isin(np.arange(len(self.labels)), list(rows)))
+
+    def without_unreadable(self, reasons, skip_invalid):
+        """The list without the images of pairs of a row and why it cannot be read."""
+        reasons = dict(reasons)
+        found = [f"{self.images[row]} ({reason})" for row, reason in reasons.items()]
+        leave_out("images that cannot be read", found, skip_invalid)
+        return self.without(reasons)
+
+    def without_repeated(self, skip_invalid):
+        """The list without the images whose file it has before, by that path or another."""
+        first, paths = {}, self.images.tolist()
+        rows = [first.setdefault(identity(path), row) for row, path in enumerate(paths)]
+        repeated = {row: paths[other] for row, other in enumerate(rows) if other < row}
+        found = [f"{paths[row]} (as {other})" for row, other in repeated.items()]
+        leave_out("images that are files listed before", found, skip_invalid)
+        return self.without(repeated)
+
+    def without_single(self, skip_invalid):
+        """The list without the training classes that have a single image."""
+        _, inverse, counts = np.unique(self.labels, return_inverse=True, return_counts=True)
+        single = (self.parts == "train") & (counts < 2)[inverse]
+        what = "training classes with a single image, which has no positive pair"
+        names, labels = self.class_names or {}, self.labels[single].tolist()
+        leave_out(what, [names.get(label, str(label)) for label in labels], skip_invalid)
+        return self.subset(~single)
+
+
+def checked_dataset(
+    name,
+    images,
+    skip_invalid,
+    training,
+    *,
+    where="",
+    counts=None,
+    check_files=True,
+    exact_boxes=False,
+    image_size=IMAGE_SIZE,
+    augmentation=AUGMENTATION,
+):
+    """Checks a list and returns its dataset.
+
+    Args:
+        name: Of the dataset.
+        images: `ImageList`.
+        skip_invalid: As for `pipelines.load`, as is `training`.
+        where: End of the error of missing images, which says where to get them.
+        counts: {part: (images, classes)} as published; None, for all or one number, allows any.
+        check_files: Whether to check that every file exists and, with `skip_invalid`, can be read.
+        exact_boxes: Whether a box beyond its image is an error; if not, it is clipped.
+        image_size: Default of the dataset, as is `augmentation`.
+    """
+    _check_counts(name, images, counts or {}, skip_invalid)
+    needed_parts = ["train", "test", *["gallery"] * ("gallery" in images.parts)]
+    if check_files and images.holds_paths:
+        missing = [row for row, path in enumerate(images.images) if not os.path.isfile(path)]
+        paths, total = images.images[missing].tolist(), len(images.labels)
+        error = FileNotFoundError
+        leave_out("images that are missing", paths, skip_invalid, error, where, total)
+        images = images.without(missing).without_repeated(skip_invalid)
+        if skip_invalid:
+            images = images.without_unreadable(unreadable(images.images), skip_invalid)
+    if training and images.labels.ndim == 1:
+        images = images.without_single(skip_invalid)
+    for part in needed_parts:
+        needed = f"dataset {name!r} must have training and test images, and those of its gallery"
+        check(part in images.parts, needed, **{part: 0})
+    if images.boxes is not None:
+        boxes = cut_to_images(images.images, images.boxes, exact_boxes)
+        images = dataclasses.replace(images, boxes=boxes)
+    return Dataset(name, image_size=image_size, augmentation=augmentation, **images.splits())
+
+
+def _check_counts(name, images, counts, skip_invalid):
+    different = []
+    for part, expected in counts.items():
+        labels = images.labels[images.parts == part]
+        found = len(labels), len(np.unique(labels))
+        if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
+            published = f"{_in_words(*expected)} are published"
+            different.append(f"{part}: {_in_words(*found)} where {published}")
+    sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
+    if different and not skip_invalid:
+        advice = "get them again, or accept them with skip_invalid=True, on the command line"
+        raise ValueError(
+            f"{sentence}. Its lists are cut off or of another release: {advice} --skip_invalid true"
+        )
+    if different:
+        sentence += ": its scores are not comparable"
+        warn(Invalid(sentence, "other counts than published", different))
+
+
+def _in_words(*counts):
+    images, classes = ("any" if count is None else f"{count:,}" for count in counts)
+    return f"{images} images of {classes} classes"
+
+
+def numbered(words):
+    """Ids of words, (n,) int64, and {id: word}.
+
+    Ids are the values of the words if all are integers, otherwise their places in sorted order.
+    """
+    names = sorted(set(words))
+    values = map(int, names) if all(map(_is_id, names)) else range(len(names))
+    ids = dict(zip(names, values, strict=True))
+    return np.array([ids[word] for word in words], np.int64), {ids[name]: name for name in names}
+
+
+def _is_id(word):
+    digits = word.removeprefix("-")
+    return digits.isdecimal() and str(int(word)) == word and abs(int(word)) < 2**63
+
+
+def first_half(labels):
+    """(n,) parts: `train` for the first half of the classes by id, rounded down, else `test`."""
+    classes = np.unique(labels)
+    return np.where(np.isin(labels, classes[: len(classes) // 2]), "train", "test")

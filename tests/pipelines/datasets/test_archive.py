@@ -1,0 +1,176 @@
+"""What all published datasets have in common: their folders, lists, counts and errors."""
+
+import re
+
+import archives
+import numpy as np
+import pytest
+
+import pipelines
+from pipelines.datasets import WITH_BOXES, cars196, cub200, image_list, in_shop, vehicle_id
+from pipelines.datasets import stanford_online_products as products
+
+every = pytest.mark.parametrize("name", archives.SMALL)
+LABELS = {  # of training, test and gallery
+    "cars196": [[1, 2, 1, 2], [3, 4, 4]],
+    "cub200": [[1, 1, 1, 2, 2], [3, 4, 4, 4, 4]],
+    "in_shop": [[0, 0], [1, 2], [1, 1, 2]],
+    "stanford_online_products": [[1, 1, 2, 2], [3, 3, 4]],
+    "vehicle_id": [[30, 30, 2, 2], [9, 9, 9, 5, 5, 5], [9, 5]],
+}
+FILES = [
+    ("cars196", "devkit/cars_train_annos.mat"),
+    ("cars196", "devkit/cars_meta.mat"),
+    ("cars196", "cars_test_annos_withlabels.mat"),
+    ("cub200", "image_class_labels.txt"),
+    ("cub200", "classes.txt"),
+    ("cub200", "bounding_boxes.txt"),
+    ("cub200", "images.txt"),
+    ("in_shop", "Eval/list_eval_partition.txt"),
+    ("in_shop", "Anno/list_bbox_inshop.txt"),
+    ("in_shop", "Img/img"),
+    ("stanford_online_products", "Ebay_train.txt"),
+    ("stanford_online_products", "Ebay_test.txt"),
+    ("vehicle_id", "train_test_split/train_list.txt"),
+    ("vehicle_id", "train_test_split/test_list_800.txt"),
+]
+
+
+def load(name, folder, **options):
+    boxes = "annotated" if name in WITH_BOXES else None
+    return pipelines.load(name, data_dir=folder, **{"boxes": boxes, **options})
+
+
+@every
+def test_the_folder_or_its_parent_is_loaded(name, small):
+    root = small(name)
+    for folder in (root, str(root.parent)):
+        dataset = load(name, folder)
+        assert dataset.name == name
+        assert [sorted(split.labels) for split in dataset.splits.values()] == [
+            sorted(labels) for labels in LABELS[name]
+        ]
+        batch = next(iter(pipelines.evaluation_batches(dataset.both(), dataset.image_size)))
+        assert batch.shape == (len(dataset.both().labels), 224, 224, 3)
+    assert all(split.boxes is None for split in load(name, root, boxes=None).splits.values())
+
+
+@every
+def test_says_what_is_wanted_where_nothing_is(name, tmp_path):
+    module = archives.SMALL[name][1]
+    source = re.escape(module.ARCHIVE.source)
+    with pytest.raises(ValueError, match=f"{name!r} needs `data_dir`.*{source}.*data_dir=None"):
+        load(name, None)
+    with pytest.raises(FileNotFoundError, match=rf"{source}\. There is no .*/missing"):
+        load(name, tmp_path / "missing")
+    title = re.escape(module.ARCHIVE.title)
+    with pytest.raises(FileNotFoundError, match=rf"{title} must have .*{tmp_path}/.*{source}"):
+        load(name, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "file"), FILES)
+def test_names_a_missing_file_and_its_archive(name, file, small):
+    root = small(name)
+    (root / file).rename(root / "renamed")
+    message = rf"must have .*{re.escape(file)}.* Source: "
+    with pytest.raises(FileNotFoundError, match=message):
+        load(name, root)
+
+
+@every
+def test_other_counts_than_published_are_rejected_or_reported(name, small, monkeypatch):
+    root, module = small(name), archives.SMALL[name][1]
+    if name == "vehicle_id":
+        monkeypatch.setitem(vehicle_id.TESTED, 800, (9, 2))
+        found = "8 images of 2"
+    else:
+        images, classes = module.COUNTS["test"]
+        monkeypatch.setitem(module.COUNTS, "test", (images + 1, classes))
+        found = f"{images} images of {classes}"
+    message = rf"{name!r} differs from the published one \(test: {found} classes where .* are publ"
+    with pytest.raises(ValueError, match=rf"{message}.*--skip_invalid true$"):
+        load(name, root)
+    with pytest.warns(UserWarning, match="are published.: its scores are not comparable") as warned:
+        load(name, root, skip_invalid=True)
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "columns"),
+    [
+        ("cub200", "image_class_labels.txt", "id class"),
+        ("stanford_online_products", "Ebay_train.txt", "image_id class_id super_class_id path"),
+        ("vehicle_id", "train_test_split/train_list.txt", "image vehicle"),
+    ],
+)
+def test_names_the_line_where_a_list_is_cut_off(name, file, columns, small):
+    path = small(name) / file
+    whole = path.read_text()
+    path.write_text(whole.rpartition(" ")[0])
+    number, line = len(whole.splitlines()), whole.splitlines()[-1].rpartition(" ")[0]
+    message = rf"line {number} must be `{columns}`; .*Received: '{line}'"
+    with pytest.raises(ValueError, match=message):
+        load(name, path.parents[file.count("/")])
+
+
+def test_a_list_is_text_with_a_line_for_every_image(small):
+    root = small("cub200")
+    path, before = root / "image_class_labels.txt", load("cub200", root)
+    whole = path.read_text()
+    path.write_bytes(b"\xef\xbb\xbf" + whole.encode())  # the mark of UTF-8
+    assert load("cub200", root).train.labels.tolist() == before.train.labels.tolist()
+    for content, message in (
+        (whole.replace("3 1\n", "3 one\n"), r"labels\.txt, line 3 must be .*Received: '3 one'"),
+        (whole[: whole.index("8 4")], "a line for every image; .*without=3, first=8"),
+        ("", r"labels\.txt must hold a list; .*lines=0"),
+        ("\xff", r"labels\.txt must be a text file"),
+    ):
+        path.write_text(content, encoding="latin-1")
+        with pytest.raises(ValueError, match=message):
+            load("cub200", root)
+
+
+def test_images_that_are_missing_or_cannot_be_read_are_named_or_left_out(small, recwarn):
+    root = small("cub200")
+    (root / "images" / "001.Black_footed_Albatross" / "Photo_1_3.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1 of 10 images that are missing: .*Photo_1_3"):
+        load("cub200", root)
+    (root / "images" / "004.Groove_billed_Ani" / "Photo_0_4.jpg").write_bytes(b"cut")
+    dataset = load("cub200", root, skip_invalid=True)
+    assert dataset.train.boxes[:, 0].tolist() == [1, 3, 4, 5]  # those of the images left
+    assert len(dataset.test.labels) == 4
+    reported = [str(warning.message) for warning in recwarn]
+    assert re.match(r"left out 1 of 10 images that are missing: .*Photo_1_3\.jpg$", reported[0])
+    assert re.match(r"left out 1 images that cannot be read: .*\(3 bytes, .*\)$", reported[1])
+    assert {warning.filename for warning in recwarn} == {__file__}
+
+
+def test_a_class_to_train_needs_two_images(small):
+    root = small("stanford_online_products")
+    (root / "chair_final" / "111085122_4.JPG").unlink()
+    with (
+        pytest.warns(UserWarning, match="left out 1 of 7 images"),
+        pytest.warns(UserWarning, match=r"left out 1 training classes .*: 2$"),
+    ):
+        dataset = load("stanford_online_products", root, skip_invalid=True)
+    assert dataset.train.labels.tolist() == [1, 1]
+    with pytest.raises(FileNotFoundError, match=r"1 of 7 images that are missing: .*_4\.JPG"):
+        load("stanford_online_products", root, training=False)
+
+
+def test_only_some_have_boxes():
+    message = r"'vehicle_id' has no boxes.* boxes: cars196, csv, cub200, in_shop\."
+    with pytest.raises(ValueError, match=message):
+        pipelines.load("vehicle_id", boxes="annotated")
+
+
+def test_the_published_counts_are_of_the_whole_sets():
+    def total(module):
+        return np.sum(list(module.COUNTS.values()), axis=0).tolist()
+
+    assert total(cars196) == [16185, 196]
+    assert total(cub200) == [11788, 200]
+    assert total(products) == [120053, 22634]
+    assert total(in_shop) == [52712, 11967]
+    assert in_shop.COUNTS["gallery"] == (12612, 3985)
+    assert image_list.PARTS == ("train", "test", "gallery")  # by their numbers in caches

@@ -1,0 +1,366 @@
+"""Caches: what is written, how a write goes on, what is read, and what is rejected."""
+
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from full_disk import files_of_at_most
+from PIL import Image
+
+import pipelines
+from pipelines import Augmentation, Dataset, Preprocessing, Split, records, shards
+from pipelines.datasets.cached import sources_of
+from pipelines.loading import cause_of
+
+SIZE = (12, 12, 3)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Files of 8 classes: to train, in an order that is not that of the classes, and to score."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("photos")
+    paths = [str(folder / f"{index}.{'jpg' if index % 2 else 'png'}") for index in range(32)]
+    for path in paths:
+        width, height = rng.integers(14, 50, 2).tolist()
+        coarse = Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        photo = Image.new("RGB", (width + 30, height + 20), "white")
+        photo.paste(coarse.resize((width, height), Image.Resampling.BICUBIC), (20, 5))
+        photo.save(path)
+    labels, scored = np.tile(2**40 + np.arange(4), 4), np.repeat([7, 8], 4)
+    names = {int(label): f"class {label}" for label in [*np.unique(labels), 7, 8]}
+    return Dataset(
+        "photos",
+        Split(paths[:16], labels, names, super_labels=labels % 2),
+        Split(paths[16:24], scored, names, super_labels=scored),
+        gallery=Split(paths[24:], scored, names, super_labels=scored),
+        image_size=SIZE,
+        augmentation=Augmentation(crop=0.5, flip=True),
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_files():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shards, "SHARD_BYTES", 7 * 16**2 * shards.BYTES_PER_PIXEL)
+        yield
+
+
+def write(dataset, folder, **options):
+    return shards.write_cache(dataset, folder, **{"size": 16, **options})
+
+
+def load(folder, **options):
+    return pipelines.load("cache", data_dir=folder, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(dataset, tmp_path_factory):
+    """A cache of JPEGs, in 5 files."""
+    folder = tmp_path_factory.mktemp("cache") / "photos"
+    write(dataset, folder)
+    return folder
+
+
+@pytest.fixture
+def folder(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "copy")
+
+
+def contents_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def assert_equal_images(split, other, size=SIZE, **options):
+    found, expected = (
+        np.concatenate(list(pipelines.evaluation_batches(each, size, **options)))
+        for each in (split, other)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def assert_equal_batches(batches_of, split, other, *sizes, **options):
+    """The same images to train on, with random changes."""
+    options |= {"image_size": SIZE, "augmentation": Augmentation(flip=True)}
+    both = (batches_of(each, *sizes, **options).as_numpy_iterator() for each in (split, other))
+    for (images, labels), (others, other_labels) in itertools.islice(zip(*both, strict=True), 4):
+        np.testing.assert_array_equal(labels, other_labels)
+        np.testing.assert_array_equal(images, others)
+        assert images.std() > 1
+
+
+@pytest.mark.parametrize(
+    "warp",
+    [
+        {},
+        {"trim_white": True},
+        pytest.param({"keep_aspect": True}, marks=pytest.mark.slow),
+    ],
+)
+def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp_path):
+    write(dataset, tmp_path, quality=None, **warp)
+    loaded = load(tmp_path)
+    preprocessing = Preprocessing(warp_size=16, **warp)
+    assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
+    if not warp:  # all train by the same code
+        both = loaded.train, dataset.train
+        assert_equal_batches(pipelines.balanced_batches, *both, 3, 2, preprocessing=preprocessing)
+    for name, split in dataset.splits.items():
+        np.testing.assert_array_equal(loaded.splits[name].labels, split.labels)
+        np.testing.assert_array_equal(loaded.splits[name].super_labels, split.super_labels)
+        assert loaded.splits[name].names == split.names
+        assert loaded.splits[name].holds_records
+    assert (loaded.name, loaded.image_size) == ("photos", SIZE)
+    assert loaded.augmentation == dataset.augmentation
+    assert loaded.preprocessing.warp_size == 16
+
+
+def test_jpegs_give_the_batches_of_the_same_jpegs_in_files(whole, tmp_path):
+    split = load(whole).train
+    paths = [str(tmp_path / f"{row}.jpg") for row in range(len(split.images))]
+    for path, record in zip(paths, split.images, strict=True):
+        with open(path, "wb") as file:
+            file.write(records.read(record))
+    files = Split(np.array(paths), split.labels, super_labels=split.super_labels)
+    assert_equal_images(split, files)
+    assert_equal_batches(pipelines.group_batches, split, files, 2, 6)
+    with Image.open(paths[0]) as image:
+        assert (image.format, image.size) == ("JPEG", (16, 16))
+
+
+def test_grey_images_and_boxes_are_cached_as_they_are_read(dataset, tmp_path):
+    boxes = np.tile([3, 2, 30, 25], (16, 1))
+    train = dataclasses.replace(dataset.train, boxes=boxes)
+    test = dataclasses.replace(dataset.test, boxes=boxes[:8])
+    write(Dataset("grey", train, test, image_size=(12, 12, 1)), tmp_path, quality=None)
+    options = {"preprocessing": Preprocessing(warp_size=16)}
+    assert_equal_images(load(tmp_path).train, train, (12, 12, 1), **options)
+
+
+def test_records_are_the_images_class_by_class(whole, dataset):
+    files = sorted(map(str, whole.glob("*.tfrecord")))
+    assert len(files) == 5
+    found = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    loaded = load(whole)
+    order = np.argsort(dataset.train.labels, kind="stable")
+    assert [records.read(path) for path in loaded.train.images[order]] == found[:16]
+    assert list(records.read_all(loaded.test.images)) == found[16:24]
+
+
+def test_images_are_read_without_autotuning(dataset, tmp_path, options_read):
+    write(dataset, tmp_path)
+    assert {options.autotune.enabled for options in options_read} == {False}
+
+
+def test_a_write_that_was_stopped_goes_on(whole, dataset, tmp_path, monkeypatch):
+    write_shard, calls = shards.write_shard, []
+
+    def stopped(path, contents):
+        calls.append(path.name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return write_shard(path, contents)
+
+    monkeypatch.setattr(shards, "write_shard", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write(dataset, tmp_path)
+    killed, other = (tmp_path / f"{name}.unfinished" for name in "xy")
+    killed.write_bytes(b"of a write that was killed")
+    os.utime(killed, (0, 0))
+    other.write_bytes(b"of a process that still writes")
+    with pytest.raises(FileNotFoundError, match=r"no finished cache .* with python -m pip"):
+        load(tmp_path)
+    calls.clear()
+    calls.extend("ab")
+    with pytest.raises(KeyboardInterrupt):
+        write(dataset, tmp_path)
+    assert calls == ["a", "b", "images-00002.tfrecord"]
+    write(dataset, tmp_path)
+    other.unlink()
+    assert contents_of(tmp_path) == contents_of(whole)
+
+
+def test_two_writes_of_one_folder_at_once_are_kept_apart(whole, dataset, tmp_path, monkeypatch):
+    write_shard, others = shards.write_shard, iter([True])
+
+    def while_another_writes(path, contents):
+        def contents_and_another_write():
+            for content in contents:
+                if next(others, False):  # after the first file is begun
+                    write(dataset, tmp_path)
+                yield content
+
+        return write_shard(path, contents_and_another_write())
+
+    monkeypatch.setattr(shards, "write_shard", while_another_writes)
+    write(dataset, tmp_path)
+    assert contents_of(tmp_path) == contents_of(whole)
+
+
+def test_a_damaged_file_is_found_and_made_anew(folder, dataset):
+    good, path = contents_of(folder), folder / "images-00002.tfrecord"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    load(folder)  # of the same size
+    with pytest.raises(ValueError, match=r"00002.tfrecord has changed .* as before to write"):
+        shards.verify(folder)
+    write(dataset, folder)
+    assert contents_of(folder) == good
+    path.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match=r"00002.tfrecord must have [\d,]+ bytes, not [\d,]+: run"):
+        load(folder)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"00002.tfrecord is missing: run"):
+        load(folder)
+    write(dataset, folder)
+    assert contents_of(folder) == good
+    shards.verify(folder)
+
+
+def test_a_record_lost_in_training_is_named(folder):
+    split = load(folder).train
+    (folder / "images-00000.tfrecord").write_bytes(b"")
+    with pytest.raises(tf.errors.OpError) as error:
+        list(pipelines.evaluation_batches(split, SIZE))
+    message = cause_of(error.value, split)
+    assert "images-00000.tfrecord:" in message
+    assert message.endswith(": write the cache again")
+
+
+def test_a_full_disk_keeps_what_is_finished(folder, dataset):
+    good = contents_of(folder)
+    for name in ("images-00003.tfrecord", "manifest.json"):
+        (folder / name).unlink()
+    cannot = pytest.raises(OSError, match=r"images-00003.tfrecord cannot be written: ")
+    with files_of_at_most(1000), cannot:
+        write(dataset, folder)
+    left = contents_of(folder)
+    assert set(good) - set(left) == {"images-00003.tfrecord", "manifest.json"}
+    assert not [name for name in left if "unfinished" in name]
+    write(dataset, folder)
+    assert contents_of(folder) == good
+
+
+def test_a_folder_keeps_the_images_and_settings_that_it_began_with(folder, dataset):
+    before = contents_of(folder)
+    for options in ({"quality": 90}, {"size": 20, "quality": None}, {"trim_white": True}):
+        message = "holds a cache of other settings, .*'quality': 95.*: choose another folder"
+        with pytest.raises(ValueError, match=message):
+            write(dataset, folder, **options)
+    others = dataclasses.replace(dataset, gallery=None)
+    with pytest.raises(ValueError, match="holds a cache of other images: choose another folder"):
+        write(others, folder)
+    assert contents_of(folder) == before
+    (folder / "plan.json").unlink()
+    with pytest.raises(ValueError, match="other settings, those of an earlier version: choose"):
+        write(dataset, folder)
+
+
+def test_only_separate_image_files_are_cached(whole, tmp_path):
+    for other in (load(whole), pipelines.load("digits")):
+        with pytest.raises(ValueError, match=f"image files. Received: dataset={other.name}"):
+            write(other, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"size": 0}, ValueError, "`size` must be >= 1. Received: size=0"),
+        ({"size": 1.5}, TypeError, "`size` must be an integer"),
+        ({"size": 4097}, ValueError, "`size` must be from 1 to 4096. Received: size=4097"),
+        ({"quality": 101}, ValueError, "`quality` must be from 1 to 100. Received: quality=101"),
+        ({"quality": 0}, ValueError, "`quality` must be >= 1"),
+        ({"keep_aspect": True, "trim_white": True}, ValueError, "leave out `keep_aspect`"),
+    ],
+)
+def test_rejects_settings_out_of_range(options, error, message, dataset, tmp_path):
+    with pytest.raises(error, match=message):
+        write(dataset, tmp_path / "none", **options)
+    assert not (tmp_path / "none").exists()
+
+
+def test_training_classes_with_a_single_image_are_those_of_the_original(dataset, tmp_path):
+    labels = np.append(dataset.train.labels[1:], 2**41)
+    train = dataclasses.replace(dataset.train, labels=labels, super_labels=None)
+    write(dataclasses.replace(dataset, train=train), tmp_path)
+    with pytest.raises(ValueError, match="1 training classes with a single image"):
+        load(tmp_path)
+    with pytest.warns(UserWarning, match="left out 1 training classes"):
+        assert len(load(tmp_path, skip_invalid=True).train.labels) == 15
+    loaded = load(tmp_path, training=False)
+    assert len(loaded.train.labels) == 16
+    assert loaded.train.super_labels is None
+
+
+def test_states_the_files_that_it_was_made_of(tmp_path, monkeypatch):
+    for place in "xy":
+        for name in ("a/1", "a/2", "b/1", "b/2"):
+            path = tmp_path / place / "photos" / f"{name}.bmp"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (9, 9), ord(place)).save(path)
+    (tmp_path / "x" / "link").symlink_to("photos")
+    monkeypatch.chdir(tmp_path / "x")
+    for spelling in ("link", "photos", tmp_path / "x" / "photos"):
+        write(pipelines.load("folder", spelling), tmp_path / "cache")
+    images = load(tmp_path / "cache").both().images[::-1]
+    names = ["b/2", "b/1", "a/2", "a/1"]
+    expected = [str(tmp_path / "x" / "photos" / f"{name}.bmp") for name in names]
+    assert sources_of(images) == expected
+    monkeypatch.chdir(tmp_path / "y")  # files of the same relative paths and sizes
+    with pytest.raises(ValueError, match="holds a cache of other images"):
+        write(pipelines.load("folder", "photos"), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "error", "message"),
+    [
+        (lambda f: (f / "manifest.json").unlink(), FileNotFoundError, "no finished cache in .*cop"),
+        (lambda f: (f / "manifest.json").write_text("{"), ValueError, "manifest.json cannot be re"),
+        (lambda f: (f / "manifest.json").write_text("[]"), ValueError, "write the cache again"),
+        (
+            lambda f: (f / "manifest.json").write_text(json.dumps({"format": 9})),
+            ValueError,
+            "must have format 1: write the cache again. Received: format=9",
+        ),
+        (lambda f: (f / "index.npz").unlink(), FileNotFoundError, "index.npz is missing: run"),
+        (lambda f: (f / "index.npz").write_bytes(b"x"), ValueError, "has changed since it was wr"),
+    ],
+)
+def test_rejects_a_cache_that_is_not_whole(break_it, error, message, folder):
+    break_it(folder)
+    with pytest.raises(error, match=message):
+        load(folder)
+
+
+def test_a_cache_needs_a_folder_and_takes_no_boxes(whole, tmp_path):
+    with pytest.raises(ValueError, match="dataset 'cache' needs `data_dir`, a folder that `python"):
+        load(None)
+    (tmp_path / "boxes.csv").write_text("path,x1,y1,x2,y2\na.png,0,0,1,1\n")
+    with pytest.raises(ValueError, match="`boxes` cannot be applied to a cache"):
+        load(whole, boxes=str(tmp_path / "boxes.csv"))
+    with pytest.raises(ValueError, match="dataset 'cache' has no boxes"):
+        load(whole, boxes="annotated")
+
+
+def test_a_record_is_the_bytes_at_its_offset_and_other_paths_are_files(tmp_path, rng):
+    first, second = tmp_path / "a:1.tfrecord", tmp_path / "ü b.tfrecord"
+    one, two = rng.bytes(500), rng.bytes(300)
+    first.write_bytes(one)
+    second.write_bytes(two)
+    paths = [f"{first}:0:500", f"{second}:299:1", f"{first}:17:0", f"{second}:5:9"]
+    assert all(map(records.is_record, paths))
+    assert records.read_all(paths).tolist() == [one, two[299:], b"", two[5:14]]
+    for path in (first, str(first), tmp_path / "a.tfrecord:1", "a.jpg:1:2"):
+        assert not records.is_record(path)
+    assert records.read(first) == one
+    for offset, length in ((0, 501), (500, 1), (10**9, 3)):
+        with pytest.raises(OSError, match=f"a:1.tfrecord ends before byte {offset + length}"):
+            records.read(f"{first}:{offset}:{length}")
+    with pytest.raises(FileNotFoundError, match=r"none\.tfrecord"):
+        records.read_all([f"{tmp_path}/none.tfrecord:0:1"])
