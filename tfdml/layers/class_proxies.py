@@ -3,10 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_integer, check_not_negative
+from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class ClassProxies(keras.layers.Layer):
+class ClassProxies(KeepsOptions, keras.layers.Layer):
     """Trainable rows that stand for classes: one proxy per class, or several centers.
 
     Proxies have any length; cosines are of their directions.
@@ -48,11 +49,10 @@ class ClassProxies(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # float16 merges the cosines of close rows
         super().__init__(name=name, autocast=False, **kwargs)
-        check_integer(1, num_classes=num_classes, centers=centers)
+        counts = check_integer(1, num_classes=num_classes, centers=centers)
+        self.num_classes, self.centers = counts
         if learning_rate_multiplier is not None:
             check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
-        self.num_classes = int(num_classes)
-        self.centers = int(centers)
         self.initializer = keras.initializers.get(initializer)
         self.learning_rate_multiplier = learning_rate_multiplier
 
@@ -85,12 +85,3 @@ class ClassProxies(keras.layers.Layer):
         """The first `dim` numbers of the proxies of `classes`, scaled to unit length."""
         proxies = self.proxies if classes is None else ops.take(self.proxies, classes, axis=0)
         return pairwise.normalize(ops.cast(proxies, dtype)[..., :dim])
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "centers": self.centers,
-            "initializer": keras.initializers.serialize(self.initializer),
-            "learning_rate_multiplier": self.learning_rate_multiplier,
-        }

@@ -2,10 +2,11 @@ import keras
 from keras import ops
 
 from tfdml.checks import check_finite, check_integer, check_not_negative
+from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class DensityTargets(keras.layers.Layer):
+class DensityTargets(KeepsOptions, keras.layers.Layer):
     """Trainable target densities: one number per class.
 
     Args:
@@ -17,8 +18,7 @@ class DensityTargets(keras.layers.Layer):
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Weight decay would pull targets to 0: `EmbeddingModel.compile` excludes them. In a custom loop
-    call `optimizer.exclude_from_weight_decay(layer.trainable_variables)` once the layer is built,
-    by `layer.build()` or its first call.
+    call `optimizer.exclude_from_weight_decay(layer.trainable_variables)` once the layer is built.
 
     Call:
         labels: (batch,) integers.
@@ -40,12 +40,10 @@ class DensityTargets(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 resolves
         super().__init__(name=name, **kwargs)
-        check_integer(1, num_classes=num_classes)
-        check_finite(start=start)
-        check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
-        self.num_classes = int(num_classes)
-        self.start = float(start)
-        self.learning_rate_multiplier = float(learning_rate_multiplier)
+        multiplier = check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
+        [self.num_classes] = check_integer(1, num_classes=num_classes)
+        [self.start] = check_finite(start=start)
+        [self.learning_rate_multiplier] = multiplier
 
     def build(self, input_shape=None):
         self.targets = self.add_weight(
@@ -59,11 +57,3 @@ class DensityTargets(keras.layers.Layer):
         known = (labels >= 0) & (labels < self.num_classes)
         targets = ops.take(self.targets, ops.where(known, labels, 0))
         return ops.where(known, targets, float("nan"))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "start": self.start,
-            "learning_rate_multiplier": self.learning_rate_multiplier,
-        }

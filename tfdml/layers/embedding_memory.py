@@ -2,13 +2,14 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_integer
+from tfdml.layers.options import KeepsOptions
 from tfdml.pairwise import NOBODY, asserted
 
 _FITS = "`size` of the memory must be at least the batch"
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class EmbeddingMemory(keras.layers.Layer):
+class EmbeddingMemory(KeepsOptions, keras.layers.Layer):
     """The last embeddings and labels that were written, in a ring.
 
     Args:
@@ -36,8 +37,7 @@ class EmbeddingMemory(keras.layers.Layer):
     def __init__(self, size, name="embedding_memory", **kwargs):
         kwargs = {"dtype": "float32", "trainable": False, **kwargs}
         super().__init__(name=name, autocast=False, **kwargs)
-        check_integer(1, size=size)
-        self.size = int(size)
+        [self.size] = check_integer(1, size=size)
 
     def build(self, input_shape):
         def weight(name, shape, start, dtype):
@@ -76,6 +76,3 @@ class EmbeddingMemory(keras.layers.Layer):
         self.next.assign((self.next + count) % self.size)
         self.steps.assign(self.steps + 1)
         return places
-
-    def get_config(self):
-        return {**super().get_config(), "size": self.size}
