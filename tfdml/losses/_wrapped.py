@@ -8,16 +8,7 @@ from tfdml.losses.registry import resolve
 
 
 class WrappedLoss(LearnedLoss):
-    """Base class of losses around another loss, `base`, whose traits they have, and further ones.
-
-    Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options.
-        *others: Further losses.
-        name: Name of the loss in logs.
-
-    Attributes:
-        parts: `base` and the others, whose layers and classes the loss has.
-    """
+    """Base class of losses around others, whose traits, layers and classes they have."""
 
     def __init__(self, base, *others, name):
         base = resolve(base=base)

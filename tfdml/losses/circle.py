@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("circle", published={"scale": 80.0})
@@ -23,13 +22,9 @@ class CircleLoss(PairLoss):
             re-identification, 0.4 for fine-grained images.
         scale: Inverse temperature γ; > 0. Published: 256, 128 and 80, in the same order;
             `preset="published"` has 80.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Sun et al. Circle loss: a unified perspective of pair similarity optimization. CVPR 2020,

@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_one_of, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("contrastive")
@@ -27,17 +26,11 @@ class ContrastiveLoss(PairLoss):
         squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
             in distance: the original form. Requires `squared`.
         average_over: `"active"` (pairs with a loss above 0: the value may rise while easy pairs
-            leave it), `"pairs"` (all selected pairs), `"batch"` (rows: the balance that density
-            adaptivity needs) or `"sum"` (no division).
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
+            leave it), `"pairs"` (all selected), `"batch"` (rows) or `"sum"` (no division).
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds a single row. With `pairs="halves"` the order
         of the rows matters.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 2.
@@ -68,12 +61,8 @@ class ContrastiveLoss(PairLoss):
         super().__init__(normalize=normalize, name=name)
         [self.margin] = check_positive(margin=margin)
         self.squared, self.squared_hinge = check_bool(squared=squared, squared_hinge=squared_hinge)
-        check(
-            squared or not squared_hinge,
-            "`squared_hinge` requires squared=True",
-            squared=squared,
-            squared_hinge=squared_hinge,
-        )
+        allowed, options = squared or not squared_hinge, {"squared_hinge": squared_hinge}
+        check(allowed, "`squared_hinge` requires squared=True", squared=squared, **options)
         [self.pairs] = check_one_of(("all", "halves"), pairs=pairs)
         self.takes_references = pairs == "all"
         means = ("pairs", "active", "batch", "sum")
@@ -97,9 +86,8 @@ class ContrastiveLoss(PairLoss):
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
         # A pair of two anchors occurs twice, with either as the reference.
         labels, _, self_positions = batch.references
-        index = ops.arange(ops.shape(labels)[0], dtype=self_positions.dtype)
-        anchors = ops.any(index[None, :] == self_positions[:, None], axis=0)
-        total = pairwise.masked_sum(ops.where(anchors[None, :], losses / 2.0, losses), pairs)
+        others = ops.all(pairwise.is_other(labels, self_positions), axis=0)
+        total = pairwise.masked_sum(ops.where(others[None, :], losses, losses / 2.0), pairs)
         rows = ops.cast(ops.shape(batch.labels)[0], total.dtype)
         return total / rows if self.average_over == "batch" else total
 

@@ -3,8 +3,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_positive
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("coupled_clusters")
@@ -20,14 +19,9 @@ class CoupledClustersLoss(MetricLoss):
     Args:
         margin: Required difference of the two squared distances; > 0. If None, 1 with
             `normalize=True`, else 100, as the distances of raw rows are larger.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Liu, Tian, Yang, Pang, Huang. Deep relative distance learning: tell the difference between

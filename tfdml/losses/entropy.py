@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_one_of, check_positive
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("entropy", kind="regularizer")
@@ -25,15 +24,10 @@ class EntropyRegularizer(MetricLoss):
             of the rows.
         threshold: Squared distance at which both answers are equally likely.
         bandwidth: Standard deviation of the Gaussian on each row, in distance; > 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs. 0 when the batch
         holds a single row.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via

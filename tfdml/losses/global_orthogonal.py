@@ -1,8 +1,7 @@
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("gor", kind="regularizer")
@@ -22,9 +21,6 @@ class GlobalOrthogonalRegularizer(MetricLoss):
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.

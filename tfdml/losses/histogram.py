@@ -1,8 +1,7 @@
 from keras import ops
 
 from tfdml.checks import check_integer
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("histogram")
@@ -23,13 +22,9 @@ class HistogramLoss(PairLoss):
             stable from 51 to 401.
         normalize: Whether rows are scaled to unit length first. Similarities are products of
             rows, clamped to [-1, 1].
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: in [0, 1]; 0 when the batch holds no positive or no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 3.

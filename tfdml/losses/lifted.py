@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("lifted", published={"margin": 1.0})
@@ -27,13 +26,9 @@ class LiftedStructuredLoss(PairLoss):
             same with the outer maximum replaced by a plus (the paper's footnote 1).
         normalize: Whether rows are scaled to unit length first. The paper trains and tests on
             raw rows.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature

@@ -5,9 +5,8 @@ from keras import ops
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import PairLoss, register
 from tfdml.losses.batch import References
-from tfdml.losses.registry import register
 
 
 @register("memory")
@@ -22,11 +21,10 @@ class CrossBatchMemoryLoss(WrappedLoss):
     training the loss is that of `base` on the batch.
 
     Args:
-        base: A `PairLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
+        base: As for `RegularizedLoss`, a `PairLoss`.
         size: Embeddings in the memory; at least a batch. Published: up to the training set.
         start_step: Number of training steps before the memory is used; >= 0.
         weight: Factor of the second part; > 0.
-        name: Name of the loss in logs.
 
     Attributes:
         layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
@@ -36,9 +34,8 @@ class CrossBatchMemoryLoss(WrappedLoss):
         must fit 32 bits. In `training` it compares the batch with the memory and writes it there.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or if `base` is no objective over pairs.
-        ValueError: For wrong inputs or options, a batch that exceeds the memory; or by `compile`
-            of a plain `keras.Model`, which would not keep the memory.
+        TypeError: If `base` is no objective over pairs.
+        ValueError: If a batch exceeds the memory.
 
     Source:
         Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm

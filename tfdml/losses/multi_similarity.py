@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_finite, check_not_negative, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("multi_similarity")
@@ -24,14 +23,9 @@ class MultiSimilarityLoss(PairLoss):
         beta: Inverse temperature of the negatives; > 0. Published: 50; the authors' code: 40.
         threshold: Cosine at which pairs begin to cost, λ; -1 to 1.
         epsilon: Slack of the miner in cosine, >= 0; None to keep all pairs.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Wang, Han, Huang, Dong, Scott. Multi-similarity loss with general pair weighting for deep

@@ -1,8 +1,8 @@
 import keras
 
 from tfdml.checks import check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy
 
 
 @register("norm_softmax")
@@ -14,20 +14,8 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         loss = mean over rows i of log Σ_c exp(scale c[i, c]) - scale c[i, y]
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
-        initializer: As for `ArcFaceLoss`; published uniform in ±1 / √dim.
-        proxy_multiplier: Factor of the learning rate of the proxies, as for `ArcFaceLoss`.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; published uniform in ±1 / √dim.
 
     Source:
         Zhai, Wu. Classification is a strong baseline for deep metric learning. BMVC 2019, eq. 3.

@@ -2,9 +2,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import PairLoss, register
 from tfdml.losses.batch import Batch, References
-from tfdml.losses.registry import register
 
 
 @register("npair", published={"pairs": "first", "scale": 1.0})
@@ -26,15 +25,10 @@ class NPairLoss(PairLoss):
             rows are at most 1: a scale of 10 to 20 trains well, 1 slowly.
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
             constant. The 0.002 of TensorFlow Addons is 0.001 here.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair, but for the
         term of `l2`, which needs no negative one.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.

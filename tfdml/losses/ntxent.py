@@ -1,5 +1,5 @@
 from tfdml import pairwise
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
 from tfdml.losses.supcon import SupConLoss
 
 
@@ -21,14 +21,6 @@ class NTXentLoss(SupConLoss):
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
         margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `SupConLoss`.
-
-    Raises:
-        TypeError, ValueError: As `SupConLoss`.
 
     Source:
         Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual

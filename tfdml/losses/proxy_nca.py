@@ -3,8 +3,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy, target_mask
 
 
 @register("proxy_nca")
@@ -19,23 +19,12 @@ class ProxyNCALoss(ProxyLoss):
     |x - p|² = 2 - 2 c for unit rows, a scale of 18 is a factor of 9 on squared distances.
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0.
             Published: 18 for `"plusplus"`, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
-        initializer: As for `ArcFaceLoss`; the published deviation is 1 / 8.
-        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights; the
+        initializer: As for `ProxyLoss`; the published deviation is 1 / 8.
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights; the
             published ratios of 10⁴ and more belong to their optimizer.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
 
     Source:
         Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using

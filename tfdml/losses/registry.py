@@ -1,46 +1,14 @@
 """Builds losses by their names, under which their classes register themselves."""
 
 import inspect
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_type, unknown_name
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import ENTRIES, MetricLoss
 from tfdml.losses.index import LOSSES, REGULARIZERS, check_names, check_preset
-
-
-class Entry(NamedTuple):
-    """What a name stands for."""
-
-    loss: Any  # the class
-    implied: dict  # options that the name implies
-    published: dict  # the options of the paper, where the defaults differ
-
-
-ENTRIES = {"loss": {}, "regularizer": {}}
-
-
-def register(name, implied=None, *, published=None, kind="loss"):
-    """Makes a class known by a name, and to Keras, which saves it.
-
-    Args:
-        name: Name for `get`, or for `get_regularizer`.
-        implied: {option: value} that the name implies.
-        published: {option: value} of the paper, for `preset="published"`, where defaults differ.
-        kind: `"loss"` or `"regularizer"`.
-
-    Returns:
-        A decorator of the class.
-    """
-
-    def registered(loss):
-        ENTRIES[kind][name] = Entry(loss, implied or {}, published or {})
-        keras.saving.register_keras_serializable("tfdml")(loss)
-        return loss
-
-    return registered
 
 
 def options_of(loss):

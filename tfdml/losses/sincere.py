@@ -1,4 +1,4 @@
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
 from tfdml.losses.supcon import SupConLoss
 
 
@@ -21,14 +21,6 @@ class SINCERELoss(SupConLoss):
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.07.
         margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `SupConLoss`.
-
-    Raises:
-        TypeError, ValueError: As `SupConLoss`.
 
     Source:
         Feeney, Hughes. SINCERE: supervised information noise-contrastive estimation revisited.

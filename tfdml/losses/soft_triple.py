@@ -3,8 +3,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy, target_mask
 
 
 @register("soft_triple")
@@ -22,24 +22,13 @@ class SoftTripleLoss(ProxyLoss):
         t = scale (S[i, y] - margin)
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         centers: Centers of each class, K; >= 1.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
         gamma: Temperature of the softmax over centers; > 0.
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
-        initializer: As for `ArcFaceLoss`; published uniform in ±1 / √(C K).
-        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; published uniform in ±1 / √(C K).
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights.
 
     Source:
         Qian, Shang, Sun, Hu, Li, Jin. SoftTriple loss: deep metric learning without triplet

@@ -3,10 +3,10 @@ import dataclasses
 import keras
 
 from tfdml.checks import check, check_positive, check_type
-from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register, resolve
+from tfdml.losses.base import MetricLoss, register
+from tfdml.losses.proxies import ProxyLoss
+from tfdml.losses.registry import resolve
 
 
 @register("weighted_sum")
@@ -20,7 +20,6 @@ class WeightedSum(WrappedLoss):
             weight may be a pair of it and options, `(0.5, {"margin": 0.2})`, or and a loss; in
             place of the pair its second, for weight 1. With the option `"name"` of a loss the key
             may be any.
-        name: Name of the loss in logs.
 
     Attributes:
         parts: The losses.
@@ -32,8 +31,8 @@ class WeightedSum(WrappedLoss):
         As `MetricLoss`; each part gets unit rows if it does so alone.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or if a part is not a loss.
-        ValueError: For wrong inputs or options, or if the parts have different levels.
+        TypeError: If a part is not a loss.
+        ValueError: If the parts have different levels.
 
     Source:
         Common practice, such as that of Luo, Gu, Liao, Lai, Jiang. Bag of tricks and a strong
@@ -47,9 +46,8 @@ class WeightedSum(WrappedLoss):
     """
 
     def __init__(self, parts, *, name="weighted_sum"):
-        check_type(
-            isinstance(parts, dict) and parts, "`parts` must be a dict of losses", parts=parts
-        )
+        are_parts = isinstance(parts, dict) and parts
+        check_type(are_parts, "`parts` must be a dict of losses", parts=parts)
         weighted = {key: _weighted(key, given) for key, given in parts.items()}
         super().__init__(*(loss for _, loss in weighted.values()), name=name)
         self._weights = {key: weight for key, (weight, _) in weighted.items()}
@@ -88,9 +86,8 @@ def _weighted(key, given):
     """The weight and the loss of a part."""
     alone = isinstance(given, (dict, MetricLoss))
     pair = (1.0, given) if alone else given if isinstance(given, (list, tuple)) else (given, {})
-    check(
-        len(pair) == 2, f"`parts[{key!r}]` must be a weight, or a pair of it and a loss", pair=pair
-    )
+    expectation = f"`parts[{key!r}]` must be a weight, or a pair of it and a loss"
+    check(len(pair) == 2, expectation, pair=pair)
     weight, part = pair
     [weight] = check_positive(**{f"parts[{key!r}]": weight})
     if isinstance(part, dict) and "class_name" not in part:

@@ -1,105 +1,15 @@
-import json
-import pathlib
-
 import keras
 import numpy as np
 import oracles
 import pytest
-from backend import PRECISIONS, slow_on_jax, value_and_gradient
+from backend import value_and_gradient
 from keras import ops
 
 from tfdml import losses
 from tfdml.layers import PDDM
-from tfdml.losses._quadruplets import mine
+from tfdml.losses.double_header import mine
 
-GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
-CASES = [
-    case for case in GOLDEN["cases"] if case["name"].startswith(("pddm_", "lmdm_", "quadruplet_"))
-]
 SEEDED = {"seed": 3, "units": 8}
-
-
-def golden_loss(case, dtype):
-    """The loss of a golden case, its layer with the case's weights."""
-    name = next(
-        n for n in ("pddm_triplet", "quadruplet", "lmdm", "pddm") if case["name"].startswith(n)
-    )
-    if name == "quadruplet":
-        return losses.get(name, preset="published", beta=case["args"]["beta"])
-    weights = GOLDEN["inputs"][f"pddm_params_{case['input']}"]
-    dim = len(weights["bu"])
-    layer = PDDM(use_position=name != "lmdm", dtype=dtype)
-    layer.build((None, dim))
-    for variable in layer.weights:
-        name_, part = variable.path.split("/")[-1].split("_")
-        letter = {"difference": "u", "position": "v", "combination": "c", "score": "s"}[name_]
-        value = np.array(weights[("W" if part == "kernel" else "b") + letter])
-        if name == "lmdm" and letter == "c" and part == "kernel":
-            value = value[:dim]
-        variable.assign(value.reshape(variable.shape))
-    args = case["args"]
-    return losses.get(
-        name,
-        preset="published",
-        similarity=layer,
-        alpha=args.get("alpha", 0.5),
-        beta=args.get("beta", 1.0),
-        embedding_weight=args.get("lam", 0.5),
-        score_scale=args["scale"],
-        squared=args.get("squared", True),
-    )
-
-
-def test_the_golden_file_has_its_twelve_cases():
-    assert len(CASES) == 12
-
-
-@slow_on_jax
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_equals_the_golden_values(case):
-    data = GOLDEN["inputs"][case["input"]]
-    for dtype, tolerance in PRECISIONS:
-        x, labels = np.array(data["X"], dtype), np.array(data["y"])
-        value, gradient = value_and_gradient(golden_loss(case, dtype), labels, x)
-        assert abs(value - case["value"]) <= tolerance * max(1.0, abs(case["value"]))
-        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
-
-
-WITH_PARAMETERS = [case for case in CASES if "grad_params" in case]
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="takes gradients by its tape")
-@pytest.mark.parametrize("case", WITH_PARAMETERS, ids=[case["name"] for case in WITH_PARAMETERS])
-def test_equals_the_golden_gradients_of_the_weights(case):
-    import tensorflow as tf
-
-    data = GOLDEN["inputs"][case["input"]]
-    loss = golden_loss(case, "float64")
-    with tf.GradientTape() as tape:
-        value = loss(np.array(data["y"]), np.array(data["X"]))
-    gradients = tape.gradient(value, [variable.value for variable in loss.layer.weights])
-    for variable, gradient in zip(loss.layer.weights, gradients, strict=True):
-        name, part = variable.path.split("/")[-1].split("_")
-        letter = {"difference": "u", "position": "v", "combination": "c", "score": "s"}[name]
-        expected = np.array(case["grad_params"][("W" if part == "kernel" else "b") + letter])
-        np.testing.assert_allclose(gradient, expected.reshape(variable.shape), atol=1e-7)
-
-
-SCORED = [case for case in CASES if "scores" in case]
-
-
-@pytest.mark.parametrize("case", SCORED, ids=[case["name"] for case in SCORED])
-def test_scores_and_mines_what_the_golden_file_does(case):
-    data = GOLDEN["inputs"][case["input"]]
-    rows, labels = oracles.unit(np.array(data["X"])), np.array(data["y"])
-    scores = ops.convert_to_numpy(golden_loss(case, "float64").layer.matrix(rows))
-    off_diagonal = ~np.eye(len(labels), dtype=bool)
-    expected = np.array(case["scores"], dtype=float)
-    np.testing.assert_allclose(scores[off_diagonal], expected[off_diagonal], atol=1e-9)
-    quadruplet = mine(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores), 1)
-    assert [int(row[0]) for row in quadruplet[:4]] == case["quadruplet"]
-    ends = scores[off_diagonal].min(), scores[off_diagonal].max()
-    np.testing.assert_allclose(ends, case["scale_lo_hi"], atol=1e-9)
 
 
 def scored_pairs(loss, batch, dim, monkeypatch):
@@ -118,30 +28,16 @@ def scored_pairs(loss, batch, dim, monkeypatch):
 
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
-def test_one_quadruplet_scores_no_matrix(monkeypatch):
-    loss = losses.get("pddm", num_quadruplets=1, temperature=None)
-    # 4 images a class: their 96 pairs (one more is masked), all rows for two, three scores.
-    assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 3]
-    loss = losses.get("pddm", num_quadruplets=1)
-    assert scored_pairs(loss, 64, 8, monkeypatch) == [97, 128, 1, 128]
-    loss = losses.get("pddm", preset="published")
-    assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2, 3]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, [64 * 65 // 2]), ({"preset": "published"}, [64 * 65 // 2, 3])],
+    ids=["all pairs", "one quadruplet"],
+)
+def test_scores_each_pair_once_and_those_with_a_gradient(options, expected, monkeypatch):
+    assert scored_pairs(losses.get("pddm", **options), 64, 8, monkeypatch) == expected
 
 
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
-def test_all_positive_pairs_score_the_matrix_once(monkeypatch):
-    loss = losses.get("pddm")
-    assert scored_pairs(loss, 64, 8, monkeypatch) == [64 * 65 // 2]
-
-
-def test_of_tied_pairs_of_a_class_the_first_is_mined():
-    labels, scores = np.array([0, 0, 0, 1, 1]), np.zeros((5, 5))
-    mined = mine(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores), "per_class")
-    i, j, valid = (ops.convert_to_numpy(part) for part in (mined.i, mined.j, mined.valid))
-    assert list(zip(i[valid], j[valid], strict=True)) == [(0, 1), (3, 4)]
-
-
-@pytest.mark.parametrize("num_quadruplets", [1, "per_class", "per_positive_pair"])
+@pytest.mark.parametrize("num_quadruplets", [1, "per_positive_pair"])
 def test_a_temperature_smooths_the_maxima_of_the_metric_loss(num_quadruplets, rng):
     labels, x = np.array([0, 0, 0, 1, 1, 2, 2, 3]), rng.normal(size=(8, 5))
     options = {"num_quadruplets": num_quadruplets, "alpha": 0.3, "embedding_weight": 0.0}
@@ -171,7 +67,7 @@ def test_a_loss_saved_by_an_earlier_version_keeps_its_negatives():
     assert type(losses.get("pddm")).from_config(config).temperature == 0.1
     del config["temperature"], config["embedding_mining"]
     del config["similarity"]["config"]["difference_bias"]
-    config["metric_headers"] = 2
+    config |= {"metric_headers": 2, "mine_with_dropout": True}
     restored = type(losses.get("pddm")).from_config(config)
     assert (restored.temperature, restored.embedding_mining) == (None, "similarity")
     assert restored.layer.difference_bias == 0.0
@@ -202,24 +98,6 @@ def test_dropout_is_in_the_training_loss_alone(rng):
     assert float(loss(labels, x)) == still
     drawn = {float(loss(labels, x, training=True)) for _ in range(4)}
     assert len(drawn | {still}) == 5
-
-
-def test_mining_with_and_without_dropout(rng):
-    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 16)).astype("float32")
-
-    def chosen(**options):
-        similarity = {**SEEDED, "dropout": 0.5}
-        loss = losses.get("pddm", similarity=similarity, num_quadruplets=1, **options)
-        ends = loss.layer.ends(x, drop=True)
-        return [int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), ends)[:4]]
-
-    loss = losses.get("pddm", similarity=SEEDED, num_quadruplets=1)
-    still = [
-        int(row[0]) for row in loss._mine(ops.convert_to_tensor(labels), loss.layer.ends(x))[:4]
-    ]
-    for scale in ("minmax", "local"):
-        assert chosen(score_scale=scale, mine_with_dropout=False) == still
-    assert chosen(score_scale="minmax") == chosen(score_scale="local") != still
 
 
 def test_options_change_the_published_ones():

@@ -128,7 +128,6 @@ def test_a_batch_beyond_the_memory_is_rejected(rng):
         memory(size=3)(LABELS, rng.normal(size=(4, 3)), training=True)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow's graphs")
 def test_a_batch_of_unknown_size_beyond_the_memory_is_rejected(rng):
     import tensorflow as tf
 
@@ -144,16 +143,11 @@ def test_a_batch_of_unknown_size_beyond_the_memory_is_rejected(rng):
     assert np.isnan(tf.function(step, jit_compile=True)(*batch))  # XLA raises nothing
 
 
-def test_what_learns_or_has_no_pairs_is_rejected():
-    with pytest.raises(TypeError, match=r"`base` must be an objective over pairs"):
-        memory(base="clustering")
+def test_a_start_beyond_the_run_is_rejected():
     of_run = {"rows": 4, "classes": 2, "width": 3}
     memory(start_step=9).check_run(steps=10, **of_run)
     with pytest.raises(ValueError, match=r"`start_step` must be below.*start_step=9, steps=9"):
         memory(start_step=9).check_run(steps=9, **of_run)
-    for base in ({"name": "contrastive", "pairs": "halves"}, {"name": "npair", "pairs": "first"}):
-        with pytest.raises(ValueError, match="no option may choose pairs within a batch"):
-            memory(base=base)
 
 
 def test_a_memory_inside_another_loss_keeps_the_ids(rng):
