@@ -26,16 +26,15 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         margin: Of the angle, in radians; 0 to below π. Published: 0.5.
         centers: Centers of each class, of which the most similar counts; 1, or 3 for
             `sub_center_arcface`.
-        straight_through: Whether the gradient ignores the margin: t has the slope `scale` in
-            c[i, y], and no fallback for large angles, as in insightface's code.
+        straight_through: Whether the gradient ignores the margin, and there is no fallback for
+            large angles, as in the authors' present code.
         initializer: As for `ProxyLoss`; the published deviation is 0.01.
 
     Source:
-        Deng, Guo, Xue, Zafeiriou. ArcFace: additive angular margin loss for deep face recognition.
-        CVPR 2019, eq. 3; the fallback is that of their first code.
+        Deng, Guo, Xue, Zafeiriou. ArcFace. CVPR 2019, eq. 3; the fallback is that of their first
+        code.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
-        Differs: the gradient is that of the formula; `straight_through=True` has that of the
-        authors' present code; the proxies start at the centred class means.
+        Differs: the gradient is that of the formula; the proxies start at the centred class means.
 
     Example:
         >>> loss = ArcFaceLoss(num_classes=2, scale=1.0, initializer="identity")

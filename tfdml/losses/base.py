@@ -67,6 +67,12 @@ class MetricLoss(keras.losses.Loss):
     Raises:
         TypeError: If an option is of a wrong type.
         ValueError: If an option is out of range.
+
+    Example:
+        >>> loss = TripletLoss(margin=0.2)
+        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        1.2
     """
 
     traits = Traits()

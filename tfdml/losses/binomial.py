@@ -28,12 +28,6 @@ class BinomialDevianceLoss(PairLoss):
         Yi, Lei, Li. Deep metric learning for practical person re-identification. 2014.
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 4,
         which compares with it and gives the defaults of `alpha` and `beta`.
-
-    Example:
-        >>> loss = BinomialDevianceLoss(negative_cost=10.0)
-        >>> rows = np.array([[1., 0.], [1., 0.], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.3133
     """
 
     def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=5.0, normalize=True, name="binomial"):

@@ -27,16 +27,9 @@ class CircleLoss(PairLoss):
         As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
 
     Source:
-        Sun et al. Circle loss: a unified perspective of pair similarity optimization. CVPR 2020,
-        eqs. 5 to 8.
+        Sun et al. Circle loss. CVPR 2020, eqs. 5 to 8.
         Differs from `keras.losses.Circle`: labels stay integers of any size, and rows without a
         positive or a negative do not count.
-
-    Example:
-        >>> loss = CircleLoss(margin=0.25, scale=1.0)
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.7458
     """
 
     def __init__(self, *, margin=0.4, scale=16.0, name="circle"):

@@ -37,17 +37,11 @@ class ClusteringLoss(MetricLoss):
         a sum over rows, so it grows with the batch.
 
     Source:
-        Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017,
-        section 3.
+        Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017.
         Differs: the paper has one start, rows added greedily, and refines it cluster by cluster,
         swapping a medoid for a row of its cluster; here any medoid may be swapped for any row, the
         best swap first. The start at the classes avoids a loss of 0 when the search misses the
         maximum.
-
-    Example:
-        >>> rows = np.array([[0.], [1.], [5.], [6.]])
-        >>> print(float(ClusteringLoss(gamma=1.0, normalize=False)(np.array([0, 1, 0, 1]), rows)))
-        9.0
     """
 
     def __init__(self, *, gamma=10.0, squared=False, swaps=5, normalize=True, name="clustering"):

@@ -14,22 +14,15 @@ class CosFaceLoss(MarginSoftmaxLoss):
     Of several centers of a class the most similar counts.
 
     Args:
-        scale: Inverse temperature of the cosines; > 0. Published: 64 for faces;
-            fine-grained images with pretrained networks take 20 to 32.
+        scale: Inverse temperature of the cosines; > 0. Published: 64 for faces.
         margin: Of the cosine; >= 0. Published: 0.35.
         centers: Centers of each class, of which the most similar counts; 1 as published.
         initializer: As for `ProxyLoss`; the published deviation is 0.01.
 
     Source:
-        Wang et al. CosFace: large margin cosine loss for deep face recognition. CVPR 2018, eq. 4.
+        Wang et al. CosFace. CVPR 2018, eq. 4.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
         Differs: the proxies start at the centred class means.
-
-    Example:
-        >>> loss = CosFaceLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.6152
     """
 
     def __init__(

@@ -59,12 +59,6 @@ class DensityRegularizer(LearnedLoss):
         is `correlation=False`.
         Differs: sums over the classes of the batch instead of all classes. Classes with a single
         row in the batch have no density and do not count.
-
-    Example:
-        >>> regularizer = DensityRegularizer(initial_density=[0.3, 0.3])
-        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.], [0., 1.]])
-        >>> print(float(regularizer(np.array([0, 0, 1, 1]), rows)))
-        -0.375
     """
 
     def __init__(
@@ -158,8 +152,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
 
         loss = base + weight * DensityRegularizer
 
-    The base pulls a class together until the regularizer costs more than that gains; so each class
-    keeps an extent of its own, and the embedding overfits the training classes less.
+    Each class keeps an extent of its own, and the embedding overfits the training classes less.
 
     Args:
         base: As for `RegularizedLoss`.
@@ -178,8 +171,7 @@ class DensityAdaptiveLoss(RegularizedLoss):
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
         Algorithm 1; DML-DA with the bases contrastive, triplet and npair.
         Differs: the bases are averages, where the paper prints sums: the only reading for which its
-        weight of 10 is balanced. `preset="published"` has that weight, and contrastive as the base,
-        averaged over the batch; the defaults are N-pair and 3.
+        weight of 10, that of `preset="published"`, is balanced.
 
     Example:
         >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])

@@ -96,12 +96,10 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         are its comparisons in section 4.
         Differs: the paper uses one quadruplet per batch, its hardest negatives by the learned
         similarity, scores in [0, 1], alpha 0.5, beta 1, squared distances and dropout 0.5, which do
-        not train in thousands of steps; the defaults do, and learn the score sooner by the smooth
-        maxima and the initial bias. While the score is not learned yet, its negatives are random
-        ones, and the hardest by distance alone may pull all rows together; a mean of near ones does
-        neither. For the paper's options use `tfdml.losses.get("pddm", preset="published")`. The
-        paper does not say how scores are scaled to [0, 1]; `"minmax"` over the batch is our
-        reading. Its extremes have no gradient, as otherwise the mined scores would be constants.
+        not train in thousands of steps; the defaults do. While the score is not learned yet, its
+        negatives are random ones, and the hardest by distance alone may pull all rows together; a
+        mean of near ones does neither. `tfdml.losses.get("pddm", preset="published")` has the
+        paper's options. It does not say how scores are scaled to [0, 1]; `"minmax"` is our reading.
 
     Example:
         >>> loss = DoubleHeaderHingeLoss(similarity=None)

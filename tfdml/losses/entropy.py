@@ -14,10 +14,9 @@ class EntropyRegularizer(MetricLoss):
         "pairs":  - mean H(p[i, j]),  p[i, j] = sigmoid(threshold - D[i, j])
         "parzen": log( mean_{i, j} exp(-D[i, j] / (4 bandwidth²)) ), with i = j
 
-    H is the binary entropy. The first pulls every distance towards the threshold: it increases the
-    distances within classes and decreases those between classes. The second, Rényi's entropy of a
-    Gaussian kernel density estimate, spreads all rows.
-    For use with a loss, in `RegularizedLoss`.
+    H is the binary entropy. The first pulls every distance towards the threshold. The second,
+    Rényi's entropy of a Gaussian kernel density estimate, spreads all rows. For use with a loss, in
+    `RegularizedLoss`.
 
     Args:
         of: `"pairs"`, the prediction whether two rows are of one class; or `"parzen"`, the density
@@ -30,15 +29,9 @@ class EntropyRegularizer(MetricLoss):
         holds a single row.
 
     Source:
-        Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via
-        entropy regularization. ICML 2012.
+        Niu, Dai, Yamada, Sugiyama. Semi-supervised metric learning via entropy. ICML 2012.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV,
         which compares with it without a formula: the two here are the two possible readings.
-
-    Example:
-        >>> regularizer = EntropyRegularizer(threshold=2.0)
-        >>> print(round(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [0., 1.]]))), 4))
-        -0.6931
     """
 
     def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):

@@ -25,11 +25,6 @@ class GlobalOrthogonalRegularizer(MetricLoss):
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
         Differs: all negative pairs, where the original draws one for each row.
-
-    Example:
-        >>> regularizer = GlobalOrthogonalRegularizer()
-        >>> print(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [1., 0.]]))))
-        1.5
     """
 
     def __init__(self, *, normalize=True, name="gor"):

@@ -67,9 +67,8 @@ class HardAwareCascadeLoss(MetricLoss):
         `negative_factor=10`. `"hard_contrastive"` is its baseline: one level.
         Differs: all positive pairs are kept, which has higher recall on photographs and characters;
         `tfdml.losses.get("hdc", preset="published")` mines them. Averages are over active pairs,
-        where the paper prints a sum; squared distances, as in the code, where the paper's are not
-        squared; the full gradient, where the code propagates half of it. Ties of the loss are
-        broken by order in the batch.
+        where the paper prints a sum; squared distances, as in the code; the full gradient, where
+        the code propagates half of it. Ties go by the order in the batch.
 
     Example:
         >>> loss = HardAwareCascadeLoss(levels=2, hard_ratios=(1.0, 0.5))

@@ -28,17 +28,9 @@ class MultiSimilarityLoss(PairLoss):
         As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
 
     Source:
-        Wang, Han, Huang, Dong, Scott. Multi-similarity loss with general pair weighting for deep
-        metric learning. CVPR 2019, eqs. 11, 13 and 15.
+        Wang, Han, Huang, Dong, Scott. Multi-similarity loss. CVPR 2019, eqs. 11, 13 and 15.
         Differs: the threshold is that of the authors' code, 0.5, where the paper prints 1, with
-        which negatives hardly count. A row without positives, or without negatives, keeps nothing
-        under the miner, where that code fails.
-
-    Example:
-        >>> loss = MultiSimilarityLoss(epsilon=None)
-        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.7711
+        which negatives hardly count; a row without positives or negatives keeps nothing.
     """
 
     def __init__(
@@ -55,7 +47,7 @@ class MultiSimilarityLoss(PairLoss):
         self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
         [self.threshold] = check_finite(threshold=threshold)
         check(-1 <= threshold <= 1, "`threshold` must be from -1 to 1", threshold=threshold)
-        self.epsilon = None
+        self.epsilon = epsilon
         if epsilon is not None:
             [self.epsilon] = check_not_negative(epsilon=epsilon)
 

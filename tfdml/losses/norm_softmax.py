@@ -20,12 +20,6 @@ class NormalizedSoftmaxLoss(ProxyLoss):
     Source:
         Zhai, Wu. Classification is a strong baseline for deep metric learning. BMVC 2019, eq. 3.
         Differs: the proxies start at the class means.
-
-    Example:
-        >>> loss = NormalizedSoftmaxLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.4749
     """
 
     is_softmax = True

@@ -27,12 +27,6 @@ class ProxyAnchorLoss(ProxyLoss):
     Source:
         Kim, Kim, Cho, Kwak. Proxy anchor loss for deep metric learning. CVPR 2020, eq. 4.
         Differs: the proxies start at the centred class means.
-
-    Example:
-        >>> loss = ProxyAnchorLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        1.6518
     """
 
     # Its terms are proxies with all rows.

@@ -19,25 +19,15 @@ class ProxyNCALoss(ProxyLoss):
     |x - p|² = 2 - 2 c for unit rows, a scale of 18 is a factor of 9 on squared distances.
 
     Args:
-        scale: Inverse temperature of the cosines; > 0.
-            Published: 18 for `"plusplus"`, 2 for `"classic"`.
+        scale: Inverse temperature of the cosines; > 0. Published: 18, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
         initializer: As for `ProxyLoss`; the published deviation is 1 / 8.
-        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights; the
-            published ratios of 10⁴ and more belong to their optimizer.
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights.
 
     Source:
-        Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using
-        proxies. ICCV 2017, eq. 4 (`"classic"`).
+        Movshovitz-Attias et al. No fuss distance metric learning. ICCV 2017, eq. 4 (`"classic"`).
         Teh, DeVries, Taylor. ProxyNCA++. ECCV 2020, eq. 6 (`"plusplus"`).
-        Differs: batches, pooling and rates of ProxyNCA++ are settings of a run, not of the loss;
-        the proxies start at the class means.
-
-    Example:
-        >>> loss = ProxyNCALoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.4749
+        Differs: the proxies start at the class means.
     """
 
     is_softmax = True

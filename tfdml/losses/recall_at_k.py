@@ -23,38 +23,29 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
     Queries without a positive do not count. The loss has a positive minimum, as σ_count(0) = 0.5.
 
     With `mix`, in training, every pair of rows x, y of one class adds a virtual row of that class,
-    a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each. Virtual rows are
-    queries, positives and negatives like the others. Their similarities follow from those of the
-    rows: no image is embedded twice.
+    a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each: a query, positive
+    and negative like the others.
 
     Args:
         k: Numbers of neighbours; positive integers.
         rank_temperature: Of the smooth ranks, in cosine; > 0.
         count_temperature: Of the smooth counts, in ranks; > 0.
-        rank_self: Whether the query itself is among the rows that are ranked, as in the authors'
-            code, where every rank is one too large.
+        rank_self: Whether the query itself is ranked, as in the authors' code.
         mix: Rows of a class, m >= 2, if the pairs of a class are mixed (SiMix); None for no
             virtual rows. A batch has batch * (m - 1) / 2 places; pairs beyond them are left out.
         seed: Integer that seeds the draws.
 
     Attributes:
-        layer: With `mix`, a layer `Draws`, whose state is saved: a run resumes with the same
-            draws.
+        layer: With `mix`, a layer `Draws`, with whose state a run resumes.
 
     Call:
         As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1; 0 when the batch holds
         no positive pair.
 
     Source:
-        Patel, Tolias, Matas. Recall@k surrogate loss with large batches and similarity mixup. CVPR
-        2022, eqs. 3 to 7, and their similarity mixup; the minimum with K in the numerator is that
-        of their code.
+        Patel, Tolias, Matas. Recall@k surrogate loss. CVPR 2022, eqs. 3 to 7, and their similarity
+        mixup; the minimum with K in the numerator is that of their code.
         Differs: the query itself is not ranked, as in the paper; the authors' code ranks it.
-
-    Example:
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(RecallAtKLoss(k=(1,))(np.array([0, 0, 1]), rows)), 4))
-        0.5
     """
 
     def __init__(

@@ -13,8 +13,7 @@ class RegularizedLoss(WrappedLoss):
     Args:
         base: A `MetricLoss`, or a name or a dict of a name and options for `tfdml.losses.get`, such
             as `{"name": "triplet", "margin": 0.2}`.
-        regularizer: The same for a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
-            options. `DensityAdaptiveLoss` takes the latter as arguments of its own.
+        regularizer: The same for `"entropy"`, `"gor"`, or `"density"` with its options.
         weight: Factor of the regularizer; > 0.
 
     Attributes:
@@ -26,8 +25,7 @@ class RegularizedLoss(WrappedLoss):
         as `base`. It may be negative if the regularizer is.
 
     Source:
-        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, with the
-        bases contrastive, averaged over the batch, and npair, over disjoint pairs with scale 1.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9.
 
     Example:
         >>> loss = RegularizedLoss(base="triplet", regularizer="gor", weight=0.5)

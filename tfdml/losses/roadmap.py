@@ -39,16 +39,11 @@ class ROADMAPLoss(PairLoss):
         target.
 
     Source:
-        Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision for image
-        retrieval. NeurIPS 2021, eqs. 4 to 7.
-        Differs: the offset is that of the authors' code, 1.44, which is not where the step meets
-        the line, 0.5 + σ(margin); both terms have the weight 1, as in their settings, where the
-        paper writes 0.5 and 0.5. A query is not a positive of itself; with `rank_self` it is.
-
-    Example:
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(ROADMAPLoss(calibration=0.0)(np.array([0, 1, 0]), rows)), 4))
-        0.9848
+        Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision. NeurIPS
+        2021, eqs. 4 to 7.
+        Differs: the offset is that of the authors' code, 1.44, not that where the step meets the
+        line, 0.5 + σ(margin); both terms have the weight 1, as in their settings. A query is not a
+        positive of itself; with `rank_self` it is.
     """
 
     def __init__(

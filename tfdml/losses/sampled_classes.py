@@ -37,10 +37,9 @@ class SampledClassesLoss(WrappedLoss):
             in TensorFlow; the loss is NaN under XLA and on other backends.
 
     Source:
-        An et al. Partial FC: training 10 million identities on a single machine. ICCVW 2021; An et
-        al. Killing two birds with one stone. CVPR 2022.
+        An et al. Partial FC. ICCVW 2021; Killing two birds with one stone. CVPR 2022.
         Differs: a single device holds all proxies; moments of proxies that were not sampled do not
-        decay, where the authors' optimizer moves them on.
+        decay.
 
     Example:
         >>> loss = SampledClassesLoss(base={"name": "cosface", "num_classes": 1000}, rate=0.1)

@@ -16,12 +16,9 @@ class SupConLoss(PairLoss):
         loss = mean over anchors i of the mean over positives p of
                weight[i, p] (log Σ_{a in A(i)} exp(z[i, a]) - z[i, p])
 
-    The other positives are in the denominator, so that positives also repel each other. Anchors
-    without a positive do not count.
-
-    The weight is 1 for two rows of one class. With several labels a row, it is the number of labels
-    that both rows have over the number that either has; rows that share a label are positives,
-    all others negatives, among them rows without labels.
+    Positives also repel each other. Anchors without a positive do not count. The weight is 1 for
+    two rows of one class. With several labels a row, it is the number of labels that both rows have
+    over the number that either has; rows that share one are positives, all others negatives.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.1.
@@ -35,8 +32,7 @@ class SupConLoss(PairLoss):
         Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
         Differs: a mean over the anchors, where eq. 2 prints a sum; without the factor
-        temperature / 0.07 of the code of both.
-        With a margin it is larger than ε-SupCon by the margin, a constant.
+        temperature / 0.07 of the code of both; larger than ε-SupCon by the margin, a constant.
 
     Example:
         >>> loss = SupConLoss(temperature=1.0)

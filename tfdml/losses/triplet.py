@@ -135,7 +135,7 @@ class TripletLoss(PairLoss):
         return ops.while_loop(lambda step, *_: step <= last, count_next_positive, start)[1:]
 
     def _count_sorted(self, distances, positives, negatives):
-        """Sorts the distances of every anchor, which takes as long for any number of positives."""
+        """Sorts the distances of every anchor, as long for any number of positives."""
         positives = positives & ops.any(negatives, axis=1, keepdims=True)
         chosen = _semihard_columns(distances, negatives)
         rows, width = ops.shape(distances)

@@ -24,8 +24,7 @@ class WeightedSum(WrappedLoss):
     Attributes:
         parts: The losses.
         layers: Those of all parts. The proxies of the first part over proxies have the name
-            `class_proxies`, those of the second `class_proxies_1`, for the `multipliers` of an
-            optimizer.
+            `class_proxies`, those of the second `class_proxies_1`.
 
     Call:
         As `MetricLoss`; each part gets unit rows if it does so alone.
@@ -35,8 +34,8 @@ class WeightedSum(WrappedLoss):
         ValueError: If the parts have different levels.
 
     Source:
-        Common practice, such as that of Luo, Gu, Liao, Lai, Jiang. Bag of tricks and a strong
-        baseline for deep person re-identification. CVPRW 2019: softmax and triplet.
+        Common practice, such as that of Luo et al. Bag of tricks for deep person re-identification.
+        CVPRW 2019: softmax and triplet.
 
     Example:
         >>> loss = WeightedSum({"contrastive": 1.0, "triplet": (0.5, {"margin": 0.2})})

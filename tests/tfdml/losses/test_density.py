@@ -23,10 +23,8 @@ def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
 
 
 def test_rows_alone_in_their_class_count_nothing(rng):
-    regularizer, x = (
-        losses.get_regularizer("density", initial_density=[0.2] * 9),
-        rng.random((7, 3)),
-    )
+    regularizer = losses.get_regularizer("density", initial_density=[0.2] * 9)
+    x = rng.random((7, 3))
     pairs = float(regularizer(np.array([0, 0, 1, 1, 1]), x[:5]))
     assert float(regularizer(np.array([0, 0, 1, 1, 1, 7, 8]), x)) == pytest.approx(pairs, rel=1e-6)
 
@@ -140,7 +138,7 @@ def test_a_base_may_learn_too(rng):
     )
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6)).astype("float32")
     for training in (True, False):  # the dropout of the base draws anew each time
-        values = {float(loss(labels, x, training=training)) for _ in range(8)}
+        values = {float(loss(labels, x, training=training)) for _ in range(3)}
         assert np.isfinite(list(values)).all()
         assert (len(values) > 1) == training
     assert loss.layers == [loss.base.layer, loss.layer]
@@ -149,14 +147,6 @@ def test_a_base_may_learn_too(rng):
     scores = [part.similarity(x, x[::-1].copy()) for part in (loss, loss.base)]
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, scores))
     assert not losses.get("density").traits.learns_similarity
-
-
-def test_a_loss_beside_another_has_its_own_unit_rows(rng):
-    labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6))
-    triplet, hdc = losses.get("triplet"), losses.get("hdc")
-    both = losses.RegularizedLoss(base=triplet, regularizer=hdc, weight=2.0)
-    expected = float(triplet(labels, x)) + 2.0 * float(hdc(labels, x))
-    assert float(both(labels, x)) == pytest.approx(expected)
 
 
 def test_the_layer_of_two_losses_is_that_of_the_regularizer_or_of_the_base():
