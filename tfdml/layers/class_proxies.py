@@ -20,7 +20,6 @@ class ClassProxies(KeepsOptions, keras.layers.Layer):
         learning_rate_multiplier: Factor of the learning rate for the proxies, >= 0; `train.py`
             applies it, otherwise pass it to the optimizer's `multipliers`. None for that of other
             new layers.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Weight decay would only change the angle of a step: `EmbeddingModel.compile` excludes proxies.
@@ -29,10 +28,6 @@ class ClassProxies(KeepsOptions, keras.layers.Layer):
         rows: (n, dim) floats, of unit length for cosines. Narrower rows are compared with the
             first numbers of each proxy.
         Returns (n, C) floats, or (n, C, K) for several centers.
-
-    Raises:
-        TypeError: If `num_classes` or `centers` is not an integer, or the multiplier no number.
-        ValueError: If an argument is out of range.
     """
 
     decays = False  # its weights, under the weight decay of an optimizer

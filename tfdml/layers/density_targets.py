@@ -14,7 +14,6 @@ class DensityTargets(KeepsOptions, keras.layers.Layer):
         start: Initial value of every target.
         learning_rate_multiplier: Factor of the learning rate for the targets, >= 0. `train.py`
             applies it; otherwise pass it to the optimizer's `multipliers`.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Weight decay would pull targets to 0: `EmbeddingModel.compile` excludes them. In a custom loop
@@ -24,10 +23,6 @@ class DensityTargets(KeepsOptions, keras.layers.Layer):
         labels: (batch,) integers.
         Returns (batch,) floats, the target of the class of each row; NaN for an id that is not one
         of the classes.
-
-    Raises:
-        TypeError: If `num_classes` is not an integer or another argument not a number.
-        ValueError: If an argument is out of range.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 6.
@@ -46,11 +41,8 @@ class DensityTargets(KeepsOptions, keras.layers.Layer):
         [self.learning_rate_multiplier] = multiplier
 
     def build(self, input_shape=None):
-        self.targets = self.add_weight(
-            shape=(self.num_classes,),
-            initializer=keras.initializers.Constant(self.start),
-            name="targets",
-        )
+        start = keras.initializers.Constant(self.start)
+        self.targets = self.add_weight((self.num_classes,), start, name="targets")
         self.built = True
 
     def call(self, labels):

@@ -11,10 +11,6 @@ class Draws(KeepsOptions, keras.layers.Layer):
 
     Args:
         seed: Integer.
-        name: Name of the layer.
-
-    Raises:
-        TypeError: If `seed` is not an integer.
     """
 
     def __init__(self, seed=0, name="draws", **kwargs):
@@ -47,7 +43,6 @@ class ClassSampler(Draws):
 
     Args:
         seed: Integer.
-        name: Name of the layer.
 
     Call:
         labels: (batch,) integers from 0 to `num_classes - 1`.

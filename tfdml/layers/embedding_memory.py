@@ -14,7 +14,6 @@ class EmbeddingMemory(KeepsOptions, keras.layers.Layer):
 
     Args:
         size: Rows that it holds, M; at least a batch.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Attributes:
@@ -29,9 +28,8 @@ class EmbeddingMemory(KeepsOptions, keras.layers.Layer):
         Writes both over the oldest rows; returns their positions, (batch,) integers.
 
     Raises:
-        TypeError: If `size` is not an integer.
-        ValueError: If `size` is not positive or below the batch.
-        InvalidArgumentError: If it is below a batch of a size that only TensorFlow's graph knows.
+        ValueError: If `size` is below the batch; InvalidArgumentError if only TensorFlow's graph
+            knows the size of the batch.
     """
 
     def __init__(self, size, name="embedding_memory", **kwargs):

@@ -16,10 +16,7 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
         *args, **kwargs: Arguments of `keras.layers.BatchNormalization`.
 
     Call:
-        inputs: (batch, height, width, channels) floats, or as in Keras.
-        training: Whether to use the statistics of the batch, and to update the moving averages.
-        mask: As in Keras.
-        Returns floats of the shape of `inputs`.
+        As in Keras.
 
     Example:
         >>> layer = FusedBatchNormalization(epsilon=0.0)

@@ -30,8 +30,7 @@ class LocalResponseNormalization(KeepsOptions, keras.layers.Layer):
         Returns floats of the same shape.
 
     Raises:
-        TypeError: If an option is not of its type.
-        ValueError: If an option is out of range or the number of channels is not known.
+        ValueError: If the number of channels is not known.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural

@@ -32,7 +32,7 @@ class PDDM(KeepsOptions, keras.layers.Layer):
     """Position-dependent deep metric: a learned similarity of two embeddings.
 
     The score depends on the difference of the embeddings and on their mean, so that a difference
-    can count differently in dense and in sparse regions of the space. With r(x) = x / |x|:
+    counts by where it lies. With r(x) = x / |x|:
 
         u  = |a - b|                        v  = (a + b) / 2
         u' = r(relu(W_u u + b_u))           v' = r(relu(W_v v + b_v))
@@ -59,9 +59,8 @@ class PDDM(KeepsOptions, keras.layers.Layer):
         Returns (n,) floats, the score of each row of `a` and the same row of `b`.
 
     Raises:
-        TypeError: If an option is not of its type.
-        ValueError: If an option is out of range, the shapes of `a` and `b` disagree, or they are
-            not of the rank and width that the layer was built for.
+        ValueError: If the shapes of `a` and `b` disagree, or are not of the rank and width that the
+            layer was built for.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 3.1
@@ -116,10 +115,9 @@ class PDDM(KeepsOptions, keras.layers.Layer):
         for number, (name, shape) in enumerate(kernels.items()):
             seed = None if self.seed is None else self.seed + number
             initializer = keras.initializers.GlorotUniform(seed)
-            kernel = self.add_weight(shape=shape, initializer=initializer, name=f"{name}_kernel")
+            kernel = self.add_weight(shape, initializer, name=f"{name}_kernel")
             start = keras.initializers.Constant(self.difference_bias * (name == "difference"))
-            bias = self.add_weight(shape=shape[1:], initializer=start, name=f"{name}_bias")
-            self._affine[name] = kernel, bias
+            self._affine[name] = kernel, self.add_weight(shape[1:], start, name=f"{name}_bias")
 
     def call(self, a, b, training=False):
         _check_same_width(a.shape, b.shape)

@@ -181,20 +181,15 @@ class MetricLoss(keras.losses.Loss):
         """Sees the training images once, before the first step. Most losses ignore them.
 
         Args:
-            labels: (n,) integers from 0 to the number of classes - 1, of the training images.
-            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder, for
-                proxies that start at class means.
-            features: The same for the (n, features) outputs of its backbone, for densities.
+            labels: (n,) integers from 0 to the number of classes - 1.
+            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder.
+            features: The same for the (n, features) outputs of its backbone.
         """
 
     def check_run(self, *, rows, classes, width, steps):
-        """Raises a ValueError for a training that it cannot serve, before the first step.
+        """Raises a ValueError for a training that it cannot serve.
 
-        Args:
-            rows: Rows of a batch.
-            classes: Most classes of a batch.
-            width: Numbers of an embedding.
-            steps: Training steps.
+        It has `steps`, with batches of `rows` of up to `classes`, of embeddings of `width` numbers.
         """
 
     def logs(self):

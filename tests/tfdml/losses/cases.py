@@ -2,6 +2,8 @@
 
 import pytest
 
+from tfdml import losses
+
 # A similarity with the same first weights each time, for the losses that learn one.
 SIMILARITY = {"units": 8, "seed": 3, "dropout": 0.0, "difference_bias": 0.5, "dtype": "float64"}
 LEARNED = {"similarity": SIMILARITY}
@@ -161,7 +163,9 @@ def parameters(fast):
     return pytest.mark.parametrize(("name", "options"), cases)
 
 
+FIRST_PATHS = {losses.LOSSES[case[0]]: case for case in reversed(PATHS)}  # of each class
 every_loss, every_path = parameters(CASES), parameters(PATHS)
+every_class = parameters([*FIRST_PATHS.values()])
 # For what `base.py` decides: unit rows, raw rows, and rows of several levels.
 some_losses = pytest.mark.parametrize(
     ("name", "options"), [("contrastive", {}), ("coupled_clusters", {}), ("hdc", {})]

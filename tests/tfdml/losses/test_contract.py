@@ -21,7 +21,16 @@ from backend import (
     slow_on_jax,
     value_and_gradient,
 )
-from cases import CASES, PATHS, PROXIES, every_loss, every_path, parameters, some_losses
+from cases import (
+    CASES,
+    PATHS,
+    PROXIES,
+    every_class,
+    every_loss,
+    every_path,
+    parameters,
+    some_losses,
+)
 
 from tfdml import losses
 
@@ -133,14 +142,11 @@ def test_stays_finite_on_degenerate_batches(name, options, layout, rng):
     labels = DEGENERATE_LABELS[layout]
     evaluate = of_case(name, json.dumps(options), dim=6)
     x = rows(rng, len(labels)).astype("float32")
-    for kind, degenerate in {
-        "spread": x,
-        "collapsed": np.broadcast_to(x[:1], x.shape),
-        "zero": 0 * x,
-        "half zero": x * (np.arange(len(x)) % 2)[:, None].astype("float32"),
-        "tiny": np.float32(1e-20) * x,
-        "huge": np.float32(1e15) * x,
-    }.items():
+    kinds = {"spread": x, "collapsed": np.broadcast_to(x[:1], x.shape), "zero": 0 * x}
+    if layout == "two classes":
+        kinds["half zero"] = x * (np.arange(len(x)) % 2)[:, None].astype("float32")
+        kinds |= {"tiny": np.float32(1e-20) * x, "huge": np.float32(1e15) * x}
+    for kind, degenerate in kinds.items():
         value, gradient = evaluate(np.array(labels), degenerate)
         assert np.isfinite(value), kind
         assert value >= 0 or name in ("density", "regularized"), kind
@@ -160,7 +166,7 @@ def test_does_not_hide_a_nan(name, options, rng):
         assert np.isnan(float(loss(labels, x))), row
 
 
-@every_path
+@every_class
 def test_is_the_same_in_eager_graph_and_xla_in_float32(name, options, rng):
     loss = losses.get(name, **options)
     of_any_size, of_one_size = float32_forms(name, json.dumps(options), dim=6)
