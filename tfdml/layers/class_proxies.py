@@ -7,7 +7,7 @@ from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class ClassProxies(KeepsOptions, keras.layers.Layer):
+class ClassProxies(KeepsOptions):
     """Trainable rows that stand for classes: one proxy per class, or several centers.
 
     Proxies have any length; cosines are of their directions.

@@ -6,7 +6,7 @@ from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class DensityTargets(KeepsOptions, keras.layers.Layer):
+class DensityTargets(KeepsOptions):
     """Trainable target densities: one number per class.
 
     Args:

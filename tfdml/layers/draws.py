@@ -6,7 +6,7 @@ from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class Draws(KeepsOptions, keras.layers.Layer):
+class Draws(KeepsOptions):
     """Uniform random numbers, whose state is saved with a model.
 
     Args:

@@ -9,7 +9,7 @@ _FITS = "`size` of the memory must be at least the batch"
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class EmbeddingMemory(KeepsOptions, keras.layers.Layer):
+class EmbeddingMemory(KeepsOptions):
     """The last embeddings and labels that were written, in a ring.
 
     Args:

@@ -7,7 +7,7 @@ from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class LocalResponseNormalization(KeepsOptions, keras.layers.Layer):
+class LocalResponseNormalization(KeepsOptions):
     """Local response normalization: divides each channel by the energy of adjacent channels.
 
     With n = 2 `depth_radius` + 1 channels around channel c, fewer at either end:

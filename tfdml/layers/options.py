@@ -5,13 +5,13 @@ import inspect
 import keras
 
 
-class KeepsOptions:
-    """Mixin of layers whose constructor keeps each option as an attribute of its name."""
+class KeepsOptions(keras.layers.Layer):
+    """Base class of layers whose constructor keeps each option as an attribute of its name."""
 
     def get_config(self):
-        options = inspect.signature(type(self)).parameters.keys() - {"name", "kwargs"}
-        own = {name: serialized(getattr(self, name)) for name in options}
-        return {**super().get_config(), **own}
+        options = [*inspect.signature(type(self)).parameters]
+        own = [name for name in options if name not in ("name", "kwargs")]
+        return {**super().get_config(), **{name: serialized(getattr(self, name)) for name in own}}
 
 
 def serialized(value):

@@ -28,7 +28,7 @@ class Ends(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class PDDM(KeepsOptions, keras.layers.Layer):
+class PDDM(KeepsOptions):
     """Position-dependent deep metric: a learned similarity of two embeddings.
 
     The score depends on the difference of the embeddings and on their mean, so that a difference

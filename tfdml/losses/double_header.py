@@ -246,6 +246,7 @@ def mine(labels, scores, num_quadruplets):
         i, j = pairwise.unordered_pairs(labels)
         valid = ops.take(labels, i) == ops.take(labels, j)
     hardest = ops.argmax(ops.where(negatives, scores, -_NEVER), axis=1)
-    rows = (ops.cast(row, "int32") for row in (i, j, ops.take(hardest, i), ops.take(hardest, j)))
+    rows = i, j, ops.take(hardest, i), ops.take(hardest, j)
+    i, j, k, l = (ops.cast(row, "int32") for row in rows)  # noqa: E741
     has_negative = ops.any(negatives, axis=1)
-    return Quadruplets(*rows, valid & ops.take(has_negative, i) & ops.take(has_negative, j))
+    return Quadruplets(i, j, k, l, valid & ops.take(has_negative, i) & ops.take(has_negative, j))

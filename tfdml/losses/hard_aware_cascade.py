@@ -17,9 +17,7 @@ from tfdml.losses.base import MetricLoss, register
 
 @register("hdc", published={"mine_positives": True})
 @register(
-    "hard_contrastive",
-    {"levels": 1, "hard_ratios": (0.5,)},
-    published={"mine_positives": True},
+    "hard_contrastive", {"levels": 1, "hard_ratios": (0.5,)}, published={"mine_positives": True}
 )
 class HardAwareCascadeLoss(MetricLoss):
     """Hard-aware cascade: a contrastive loss of the hardest pairs at several levels of a network.

@@ -79,8 +79,7 @@ def test_equals_keras_in_other_precisions(policy, tolerance, training, rng):
 
 @ON_TENSORFLOW
 @pytest.mark.parametrize(
-    ("policy", "training"),
-    [("float32", True), ("mixed_bfloat16", True), ("mixed_bfloat16", False)],
+    ("policy", "training"), [("float32", True), ("mixed_bfloat16", True), ("mixed_bfloat16", False)]
 )
 def test_is_one_operation(policy, training):
     import tensorflow as tf

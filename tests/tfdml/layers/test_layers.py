@@ -13,7 +13,7 @@ from tfdml import layers
 DEFAULTS = {
     layers.DensityTargets: {"start": 0.5, "learning_rate_multiplier": 1.0},
     layers.LocalResponseNormalization: {
-        **{"depth_radius": 2, "alpha": 1e-4, "beta": 0.75, "bias": 1.0},
+        **{"depth_radius": 2, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     },
     layers.PDDM: {
         **{"units": None, "use_position": True, "dropout": 0.5, "difference_bias": 0.0},

@@ -94,10 +94,7 @@ OTHERS = [
             **{"correlation": False, "alpha_init": 0.75, "alpha_multiplier": 3.0},
         },
     ),
-    (
-        "density",
-        {"base": {"name": "npair", **DISJOINT}, "initial_density": DENSITIES, "eta": 1.0},
-    ),
+    ("density", {"base": {"name": "npair", **DISJOINT}, "initial_density": DENSITIES, "eta": 1.0}),
     ("triplet", {"margin": 0.2, "average_over": "active"}),
     ("triplet", {"average_over": "sum"}),
     ("triplet", {"mining": "semihard", "margin": 0.3, "squared": False, "average_over": "active"}),

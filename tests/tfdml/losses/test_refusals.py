@@ -86,7 +86,7 @@ WRONG = {  # name -> options that it rejects, the first of each by its value
     ],
     "quadruplet": [{"embedding_weight": 0}],
     "recall_at_k": [
-        *({"k": 4}, {"k": (True, 2)}, {"k": (0, 1)}, {"mix": 1}, {"mix": True}, {"mix": 2.5}),
+        *({"k": 4}, {"k": (True, 2)}, {"k": (0, 1)}, {"mix": 1}, {"mix": True}, {"mix": 2.5})
     ],
     "regularized": [
         *({"base": base, "regularizer": "gor"} for base in ({"margin": 1.0}, {"name": ["a"]})),
