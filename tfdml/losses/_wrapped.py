@@ -20,10 +20,10 @@ class WrappedLoss(LearnedLoss):
         traits = [part.traits for part in self.parts]
         return dataclasses.replace(
             traits[0],
-            num_classes=min((of.num_classes for of in traits if of.num_classes), default=None),
+            num_classes=min((t.num_classes for t in traits if t.num_classes), default=None),
             takes_label_sets=False,
-            compares_batches=any(of.compares_batches for of in traits),
-            learns_similarity=any(of.learns_similarity for of in traits),
+            compares_batches=any(each.compares_batches for each in traits),
+            learns_similarity=any(each.learns_similarity for each in traits),
         )
 
     @property

@@ -31,8 +31,8 @@ class DensityRegularizer(LearnedLoss):
     pushes D up. The third keeps the ratios of the targets near those of δ.
 
     Args:
-        num_classes: Number of classes, with ids 0 to `num_classes - 1`; the length of
-            `initial_density` if None.
+        num_classes: Number of classes, ids 0 to `num_classes - 1`; None for those of
+            `initial_density`.
         initial_density: (num_classes,) numbers >= 0, D⁰ by class id, such as
             `tfdml.evaluation.class_density` returns for the features of the untrained network, and
             `prepare`, so `train.py`, measures; not needed without `correlation`.
@@ -96,8 +96,8 @@ class DensityRegularizer(LearnedLoss):
         """Measures the initial densities, if it needs them, or counts the classes."""
         labels, num_classes = ids_of_images(labels, self.num_classes)
         if self.correlation and self.initial_density is None:
-            if features is None:
-                raise ValueError("`features` must be given: densities are measured from them")
+            expectation = "`features` must be given: densities are measured from them"
+            check(features is not None, expectation, features=None)
             found = len(np.unique(labels))
             expectation = "`labels` must have images of every class, 0 to C - 1"
             check(found == num_classes, expectation, classes=found, largest=num_classes - 1)
@@ -112,19 +112,12 @@ class DensityRegularizer(LearnedLoss):
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, batch):
-        check(
-            self.num_classes is not None,
-            "density requires the classes: `num_classes`, or `initial_density`, which `prepare` "
-            "and so `train.py --loss density` measures",
-            num_classes=None,
-            initial_density=None,
-        )
-        check(
-            self.initial_density is not None or not self.correlation,
-            "the correlation of classes requires `initial_density`, as "
-            "tfdml.evaluation.class_density returns it; or set correlation=False",
-            initial_density=None,
-        )
+        expectation = "density needs `num_classes`, or `initial_density`, which `prepare` measures"
+        known = self.num_classes is not None
+        check(known, expectation, num_classes=None, initial_density=None)
+        expectation = "`initial_density` must be given or measured; or set correlation=False"
+        known = self.initial_density is not None or not self.correlation
+        check(known, expectation, initial_density=None)
         labels, embeddings = batch.labels, batch.embeddings
         means, sizes = pairwise.class_means(labels, embeddings)
         from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)

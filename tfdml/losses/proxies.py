@@ -69,9 +69,8 @@ class ProxyLoss(LearnedLoss):
         initializer = self.initializer
         if initializer in (None, *MEANS):
             initializer = self.published_initializer(num_classes)
-        self.layer = ClassProxies(
-            num_classes, self.centers, initializer, self.proxy_multiplier, self.layer_name
-        )
+        options = self.centers, initializer, self.proxy_multiplier, self.layer_name
+        self.layer = ClassProxies(num_classes, *options)
         self.layer.suggested_multiplier = self.suggested_multiplier
 
     def rename_layer(self, name):

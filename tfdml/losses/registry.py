@@ -22,10 +22,9 @@ def get(name, /, *, preset=None, **options) -> Any:
 
     Args:
         name: A key of `LOSSES`, such as `"lifted"`; or a dict of a name and options, `{"name":
-            "lifted", "margin": 0.5}`; or a Keras config, `{"class_name": ..., "config": ...}`; or a
-            loss, which is returned.
+            "lifted", "margin": 0.5}`; or a Keras config; or a loss, which is returned.
         preset: None for the defaults, or `"published"` for the options of the paper, for losses in
-            `PUBLISHED`, whose defaults differ.
+            `PUBLISHED`.
         **options: Options of that loss; a dict is merged into the dict that the name or the preset
             implies, unless it has a `"name"`.
 
@@ -36,12 +35,9 @@ def get(name, /, *, preset=None, **options) -> Any:
         ValueError: If the name, an option or its value is unknown; the message lists the known.
     """
     if isinstance(name, dict) or hasattr(name, "get_config"):
-        check(
-            not options and preset is None,
-            "options go with the name of a loss, not with a loss or a config",
-            options=sorted(options),
-            preset=preset,
-        )
+        expectation = "options go with the name of a loss, not with a loss or a config"
+        alone = not options and preset is None
+        check(alone, expectation, options=sorted(options), preset=preset)
         return resolve(loss=name) if isinstance(name, dict) else name
     return _build("loss", LOSSES, name, preset, options)
 
@@ -56,19 +52,13 @@ def resolve(build=get, /, **received) -> Any:
     ((argument, given),) = received.items()
     if isinstance(given, MetricLoss):
         return given
-    check_type(
-        isinstance(given, (str, dict)),
-        f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options",
-        **received,
-    )
+    expectation = f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options"
+    check_type(isinstance(given, (str, dict)), expectation, **received)
     if "class_name" in given and isinstance(given, dict):
         return keras.losses.get(given)
     options = {"name": given} if isinstance(given, str) else dict(given)
-    check(
-        isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options),
-        f"`{argument}` must have a name among its options",
-        **received,
-    )
+    is_named = isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options)
+    check(is_named, f"`{argument}` must have a name among its options", **received)
     return build(options.pop("name"), **options)
 
 

@@ -62,9 +62,9 @@ class WeightedSum(WrappedLoss):
         traits = [part.traits for part in self.parts]
         return dataclasses.replace(
             super().traits,
-            compares_rows=any(of.compares_rows for of in traits),
-            takes_label_sets=all(of.takes_label_sets for of in traits),
-            takes_sample_weight=all(of.takes_sample_weight for of in traits),
+            compares_rows=any(each.compares_rows for each in traits),
+            takes_label_sets=all(each.takes_label_sets for each in traits),
+            takes_sample_weight=all(each.takes_sample_weight for each in traits),
         )
 
     def call(self, batch):

@@ -157,7 +157,7 @@ def test_stays_finite_on_degenerate_batches(name, options, layout, rng):
             assert not gradient.any()
 
 
-@every_path
+@every_class
 def test_does_not_hide_a_nan(name, options, rng):
     loss, labels = losses.get(name, **options), np.array(BATCHES["balanced"])
     for row in (0, 3):  # N-pair takes the first two of a class

