@@ -64,6 +64,10 @@ class MetricLoss(keras.losses.Loss):
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
+    Call:
+        Labels and embeddings, as `__call__` says. Returns >= 0, and 0 for a batch without the pairs
+        or tuples that a loss compares, unless it says otherwise.
+
     Raises:
         TypeError: If an option is of a wrong type.
         ValueError: If an option is out of range.

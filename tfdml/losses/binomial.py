@@ -21,9 +21,6 @@ class BinomialDevianceLoss(PairLoss):
         negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
             Published: 25, `preset="published"`.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single row.
-
     Source:
         Yi, Lei, Li. Deep metric learning for practical person re-identification. 2014.
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 4,

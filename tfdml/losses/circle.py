@@ -23,9 +23,6 @@ class CircleLoss(PairLoss):
         scale: Inverse temperature γ; > 0. Published: 256, 128 and 80, in the same order;
             `preset="published"` has 80.
 
-    Call:
-        As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
-
     Source:
         Sun et al. Circle loss. CVPR 2020, eqs. 5 to 8.
         Differs from `keras.losses.Circle`: labels stay integers of any size, and rows without a

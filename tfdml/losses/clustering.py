@@ -33,8 +33,7 @@ class ClusteringLoss(MetricLoss):
         swaps: Largest number of swaps from each start, >= 0.
 
     Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single class, or a single row of each. It is
-        a sum over rows, so it grows with the batch.
+        As `MetricLoss`. It is a sum over rows, so it grows with the batch.
 
     Source:
         Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017.

@@ -26,9 +26,6 @@ class ContrastiveLoss(PairLoss):
         average_over: `"active"` (pairs with a loss above 0: the value may rise while easy pairs
             leave it), `"pairs"` (all selected), `"batch"` (rows) or `"sum"` (no division).
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single row.
-
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 2.
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 9-11.

@@ -20,9 +20,6 @@ class CoupledClustersLoss(MetricLoss):
         margin: Required difference of the two squared distances; > 0. If None, 1 with
             `normalize=True`, else 100, as the distances of raw rows are larger.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
     Source:
         Liu, Tian, Yang, Pang, Huang. Deep relative distance learning. CVPR 2016.
         Differs: every class of the batch is a positive set, with all other rows as negatives, where

@@ -85,7 +85,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     Call:
         As `MetricLoss`; the row of a class with a single row only serves as a negative, and
-        `training` applies dropout, also in mining. Returns >= 0; 0 without a quadruplet.
+        `training` applies dropout, also in mining.
 
     Attributes:
         layer: The `PDDM` layer, which `tfdml.EmbeddingModel` trains; None without one.

@@ -25,8 +25,7 @@ class EntropyRegularizer(MetricLoss):
         bandwidth: Standard deviation of the Gaussian on each row, in distance; > 0.
 
     Call:
-        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs. 0 when the batch
-        holds a single row.
+        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs.
 
     Source:
         Niu, Dai, Yamada, Sugiyama. Semi-supervised metric learning via entropy. ICML 2012.

@@ -19,9 +19,6 @@ class GlobalOrthogonalRegularizer(MetricLoss):
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no negative pair.
-
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
         Differs: all negative pairs, where the original draws one for each row.

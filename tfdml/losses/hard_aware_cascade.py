@@ -53,7 +53,6 @@ class HardAwareCascadeLoss(MetricLoss):
 
     Call:
         As `MetricLoss`, of (batch, levels * dim) floats, the concatenated embeddings of the levels.
-        Returns >= 0; 0 when the batch holds a single row.
 
     Raises:
         ValueError: If the embeddings do not divide into levels.

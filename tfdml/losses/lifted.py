@@ -27,9 +27,6 @@ class LiftedStructuredLoss(PairLoss):
         normalize: Whether rows are scaled to unit length first. The paper trains and tests on
             raw rows.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
     Source:
         Song, Xiang, Jegelka, Savarese. Lifted structured feature embedding. CVPR 2016, eqs. 3, 4.
         Differs: a batch without a positive pair has loss 0, and the distance of equal rows has the

@@ -24,9 +24,6 @@ class MultiSimilarityLoss(PairLoss):
         threshold: Cosine at which pairs begin to cost, λ; -1 to 1.
         epsilon: Slack of the miner in cosine, >= 0; None to keep all pairs.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
-
     Source:
         Wang, Han, Huang, Dong, Scott. Multi-similarity loss. CVPR 2019, eqs. 11, 13 and 15.
         Differs: the threshold is that of the authors' code, 0.5, where the paper prints 1, with

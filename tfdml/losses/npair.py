@@ -24,10 +24,6 @@ class NPairLoss(PairLoss):
         l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows. The 0.002 of
             TensorFlow Addons is 0.001 here.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair, but for the
-        term of `l2`, which needs no negative one.
-
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.

@@ -39,8 +39,7 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
         layer: With `mix`, a layer `Draws`, with whose state a run resumes.
 
     Call:
-        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1; 0 when the batch holds
-        no positive pair.
+        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1.
 
     Source:
         Patel, Tolias, Matas. Recall@k surrogate loss. CVPR 2022, eqs. 3 to 7, and their similarity

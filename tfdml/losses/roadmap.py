@@ -34,10 +34,6 @@ class ROADMAPLoss(PairLoss):
         negative_target: Cosine up to which negatives cost nothing.
         rank_self: Whether a query is a positive of itself, as in the authors' code.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive pair and no negative above its
-        target.
-
     Source:
         Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision. NeurIPS
         2021, eqs. 4 to 7.

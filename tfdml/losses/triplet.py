@@ -30,9 +30,6 @@ class TripletLoss(PairLoss):
         average_over: `"triplets"` (all mined triplets), `"active"` (those with a loss above 0),
             `"batch"` (rows) or `"sum"` (no division).
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no valid triplet.
-
     Source:
         Schroff, Kalenichenko, Philbin. FaceNet. CVPR 2015, eq. 3 ("all", "semihard").
         Hermans, Beyer, Leibe. In defense of the triplet loss. 2017, eq. 5 ("hard").
