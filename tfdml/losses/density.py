@@ -96,8 +96,8 @@ class DensityRegularizer(LearnedLoss):
         """Measures the initial densities, if it needs them, or counts the classes."""
         labels, num_classes = ids_of_images(labels, self.num_classes)
         if self.correlation and self.initial_density is None:
-            expectation = "`features` must be given: densities are measured from them"
-            check(features is not None, expectation, features=None)
+            if features is None:
+                raise ValueError("`features` must be given: densities are measured from them")
             found = len(np.unique(labels))
             expectation = "`labels` must have images of every class, 0 to C - 1"
             check(found == num_classes, expectation, classes=found, largest=num_classes - 1)
