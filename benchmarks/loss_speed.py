@@ -8,9 +8,8 @@ Rows are 128-d, 4 per class. The product is the matrix of dot products that a lo
 with its gradients: of the batch with itself, with the proxies of 1,000 classes, or with a memory of
 55,000 rows, to which no gradient flows. Prints the best times of both, measured in turns, their
 ratio, and the peak memory of the loss beyond that matrix, with the limits at batch 512 (64 with the
-memory). Limits that it does not print: HDC 3 x contrastive at batch 100; PDDM "local" and "raw" 3 x
-lifted at batch 64, and 2.2 x more for each doubling from 128 on; clustering 100 ms at batch 128.
-Each loss runs in its own process, so that one peak does not hide another.
+memory). Limits that it does not print: HDC 3 x contrastive at batch 100; clustering 100 ms at batch
+128. Each loss runs in its own process, so that one peak does not hide another.
 """
 
 import argparse
@@ -88,8 +87,6 @@ CASES = {
     "hdc, 3 x 128-d": Case("hdc", dim=384),
     "hdc, cascade": Case("hdc", {"selection": "cascade"}, dim=384),
     "pddm, all pairs": Case("pddm"),
-    "pddm, local": Case("pddm", {"num_quadruplets": 1, "score_scale": "local"}),
-    "pddm, raw": Case("pddm", {"num_quadruplets": 1, "score_scale": None}),
     "pddm, minmax": Case("pddm", {"num_quadruplets": 1, "score_scale": "minmax"}),
     # Its search takes batch³ operations for each class.
     "clustering": Case("clustering", largest=256),

@@ -39,14 +39,24 @@ def test_examples_run(name):
 
 
 def test_losses_document_every_option():
+    """In the docstring of the class or of one that it inherits from."""
     for class_name in [*losses.LOSSES.values(), *losses.REGULARIZERS.values()]:
         loss = getattr(losses, class_name)
-        text = inspect.getdoc(loss)  # Python 3.13 dedents the docstring itself
+        bases = [each for each in loss.__mro__ if issubclass(each, losses.MetricLoss)]
+        texts = [inspect.cleandoc(each.__doc__) for each in bases]
         for section in ("Args:", "Call:", "Raises:", "Source:", "Example:"):
-            assert section in text, class_name
-        arguments = re.split("Attributes:|Call:", text.split("Args:")[1])[0]
-        documented = re.findall(r"^ {4}(\w+):", arguments, re.MULTILINE)
-        assert documented == list(inspect.signature(loss).parameters), class_name
+            assert any(section in text for text in texts), (class_name, section)
+        own, *inherited = map(documented, texts)
+        options = list(inspect.signature(loss).parameters)
+        assert own == [option for option in options if option in own], class_name
+        assert {*options} <= {*own}.union(*inherited), class_name
+
+
+def documented(text):
+    """The arguments of a docstring."""
+    arguments = re.search(r"^Args:\n((?: {4}.*\n)*)", text + "\n", re.MULTILINE)
+    items = re.findall(r"^ {4}(\w+(?:, \w+)*):", arguments[1] if arguments else "", re.MULTILINE)
+    return [name for item in items for name in item.split(", ")]
 
 
 def test_formulas_of_the_site_have_the_options_of_the_docstrings():

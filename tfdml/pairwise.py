@@ -5,9 +5,15 @@ pair of rows, and has finite values and gradients for duplicate rows, zero rows 
 any valid pair. NaN propagates: it fails every condition.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
+
+tf: Any = None  # on JAX and PyTorch
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 _SHORTEST = 1e-30  # rows below this have no direction: 1 / norm would overflow float32
 NOBODY = -(2**31)  # label of a reference that pairs with no row
@@ -15,14 +21,7 @@ _MASKED = 1e30  # used for infinity, whose gradient would be NaN
 
 
 def normalize(rows):
-    """Scales every row to unit length; zero rows stay zero, with zero gradient.
-
-    Args:
-        rows: (..., dim) floats of any finite length.
-
-    Returns:
-        (..., dim) of the same dtype.
-    """
+    """Scales (..., dim) rows of any finite length to length 1; zero rows stay zero."""
     largest = ops.stop_gradient(ops.max(ops.abs(rows), axis=-1, keepdims=True))
     short = largest <= _SHORTEST
     # Dividing by the largest entry keeps the squares in range and preserves the direction.
@@ -32,11 +31,10 @@ def normalize(rows):
 
 
 def squared_distances(rows, references=None):
-    """Squared Euclidean distances, `D[i, j] = |rows[i] - references[j]|²`.
+    """Squared Euclidean distances, `D[i, j] = |rows[i] - references[j]|²`, by a matrix product.
 
-    One matrix product. Both are centred first, on the mean of the rows: this does not change
-    distances but reduces rounding errors. Values within rounding error of 0 become 0, with zero
-    gradient.
+    Rows are centred first, which reduces rounding errors. Values within rounding error of 0 become
+    0, with zero gradient.
 
     Args:
         rows: (..., n, dim) floats, float32 or float64.
@@ -60,22 +58,15 @@ def squared_distances(rows, references=None):
     resolution = eps * (4.0 + ops.sqrt(ops.cast(ops.shape(rows)[-1], rows.dtype)))
     coincident = squared <= resolution * sums
     if among_themselves:
-        coincident = coincident | ~_off_diagonal(ops.shape(rows)[-2])
+        index = ops.arange(ops.shape(rows)[-2])
+        coincident = coincident | (index[:, None] == index[None, :])
     return ops.where(coincident, 0.0, squared)
 
 
 def closeness(rows, references):
-    """Numbers that order the references of each row, the nearest highest; without gradient.
+    """(n, m) numbers that order the references of each row, the nearest highest; no gradient.
 
-    `(|rows[i]|² - D[i, j]) / 2`, with D the squared distances and both from the mean of
-    the rows: half the work, where no distance is needed.
-
-    Args:
-        rows: (n, dim) floats.
-        references: (m, dim) floats.
-
-    Returns:
-        (n, m) floats.
+    `(|rows[i]|² - D[i, j]) / 2`, both from the mean of the rows: half the work of distances.
     """
     rows, references = ops.stop_gradient(rows), ops.stop_gradient(references)
     center = ops.mean(rows, axis=0, keepdims=True)
@@ -84,16 +75,8 @@ def closeness(rows, references):
 
 
 def highest(numbers):
-    """Position of the highest number of each row, any of equal ones.
-
-    `ops.argmax` takes several times as long and twice the memory, to tell 0 from -0.
-
-    Args:
-        numbers: (n, m) floats.
-
-    Returns:
-        (n,) integers.
-    """
+    """(n,) positions of the highest number of each row (n, m), any of equal ones."""
+    # `ops.argmax` takes several times as long and twice the memory, to tell 0 from -0.
     return ops.top_k(numbers, 1)[1][:, 0]
 
 
@@ -110,19 +93,13 @@ def root(squared):
 
 def off_diagonal(rows):
     """(n, n) booleans, true off the diagonal, for `rows` of shape (n, ...)."""
-    return _off_diagonal(ops.shape(rows)[0])
-
-
-def _off_diagonal(count):
-    index = ops.arange(count)
+    index = ops.arange(ops.shape(rows)[0])
     return index[:, None] != index[None, :]
 
 
 def unordered_pairs(rows):
-    """The pairs of different rows, each once, `i < j`: two vectors of n (n - 1) / 2 integers.
-
-    With rows arranged in a circle: pairs at distance 1 come first, then distance 2, and so on.
-    """
+    """The pairs of different rows, each once, `i < j`: two vectors of n (n - 1) / 2 integers."""
+    # With rows arranged in a circle: pairs at distance 1 come first, then distance 2, and so on.
     count = ops.shape(rows)[0]
     pair = ops.arange(count, count * (count + 1) // 2)
     one, other = pair % count, (pair + pair // count) % count
@@ -157,24 +134,20 @@ def masks_against(labels, reference_labels, self_positions):
         Two (n, m) boolean arrays.
     """
     same = labels[:, None] == reference_labels[None, :]
-    index = ops.arange(ops.shape(reference_labels)[0], dtype=self_positions.dtype)
-    negative = (
-        ~same if labels is reference_labels else ~same & (reference_labels != NOBODY)[None, :]
-    )
-    return same & (index[None, :] != self_positions[:, None]), negative
+    negative = ~same
+    if labels is not reference_labels:
+        negative = negative & (reference_labels != NOBODY)[None, :]
+    return same & is_other(reference_labels, self_positions), negative
+
+
+def is_other(references, self_positions):
+    """(n, m) booleans: whether a reference is not the row itself, at `self_positions`, (n,)."""
+    index = ops.arange(ops.shape(references)[0], dtype=self_positions.dtype)
+    return index[None, :] != self_positions[:, None]
 
 
 def label_overlap(labels, reference_labels, dtype):
-    """Intersection over union of the label sets of rows, 0 for a row without labels.
-
-    Args:
-        labels: (n, num_labels) integers, 1 for each label of a row and 0 elsewhere.
-        reference_labels: (m, num_labels) integers, likewise.
-        dtype: Of the result.
-
-    Returns:
-        (n, m) floats from 0 to 1.
-    """
+    """(n, m) floats: intersection over union of the label sets of rows, 0 without labels."""
     labels, reference_labels = (ops.cast(sets, dtype) for sets in (labels, reference_labels))
     shared = labels @ ops.transpose(reference_labels)
     sizes, reference_sizes = (ops.sum(sets, axis=1) for sets in (labels, reference_labels))
@@ -183,15 +156,7 @@ def label_overlap(labels, reference_labels, dtype):
 
 
 def class_means(labels, rows):
-    """The mean of the class of each row, and the number of rows of that class.
-
-    Args:
-        labels: (n,) integers.
-        rows: (n, dim) floats.
-
-    Returns:
-        (n, dim) floats and (n,) floats >= 1.
-    """
+    """The mean of the class of each row, (n, dim), and the number of rows of that class, (n,)."""
     same = ops.cast(labels[:, None] == labels[None, :], rows.dtype)
     sizes = ops.sum(same, axis=1)
     return same @ rows / sizes[:, None], sizes
@@ -215,15 +180,12 @@ def masked_mean(values, mask):
 
 
 def masked_max(values, mask, axis):
-    """Largest of `values` where `mask`, along `axis`; a large negative number if there are none.
-
-    Callers must handle empty rows: see `ops.any(mask, axis)`.
-    """
+    """Largest of `values` where `mask`, along `axis`; -1e30 if there are none."""
     return ops.max(ops.where(mask, values, -_MASKED), axis=axis)
 
 
 def masked_min(values, mask, axis):
-    """Smallest of `values` where `mask`, along `axis`; a large number if there are none."""
+    """Smallest of `values` where `mask`, along `axis`; 1e30 if there are none."""
     return -masked_max(-values, mask, axis)
 
 
@@ -234,11 +196,9 @@ def masked_logsumexp(values, mask, axis):
 
 def asserted(condition, expectation, received):
     """A boolean tensor, which must be true; TensorFlow without XLA raises if it is not."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        values = (
-            [received] if len(received.shape) == 0 else [ops.min(received), "to", ops.max(received)]
-        )
+    if tf is not None:
+        values = [received]
+        if len(received.shape):
+            values = [ops.min(received), "to", ops.max(received)]
         tf.debugging.Assert(condition, [f"{expectation}. Received:", *values])
     return condition

@@ -1,10 +1,8 @@
 """Keras layers for metric learning."""
 
 from tfdml.layers.class_proxies import ClassProxies
-from tfdml.layers.class_sampler import ClassSampler
 from tfdml.layers.density_targets import DensityTargets
-from tfdml.layers.draws import Draws
-from tfdml.layers.dropout import Dropout
+from tfdml.layers.draws import ClassSampler, Draws, Dropout
 from tfdml.layers.embedding_memory import EmbeddingMemory
 from tfdml.layers.fused_batch_normalization import FusedBatchNormalization
 from tfdml.layers.grouped_conv2d import GroupedConv2D

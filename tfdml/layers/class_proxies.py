@@ -3,10 +3,11 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_integer, check_not_negative
+from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class ClassProxies(keras.layers.Layer):
+class ClassProxies(KeepsOptions):
     """Trainable rows that stand for classes: one proxy per class, or several centers.
 
     Proxies have any length; cosines are of their directions.
@@ -19,7 +20,6 @@ class ClassProxies(keras.layers.Layer):
         learning_rate_multiplier: Factor of the learning rate for the proxies, >= 0; `train.py`
             applies it, otherwise pass it to the optimizer's `multipliers`. None for that of other
             new layers.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Weight decay would only change the angle of a step: `EmbeddingModel.compile` excludes proxies.
@@ -28,10 +28,6 @@ class ClassProxies(keras.layers.Layer):
         rows: (n, dim) floats, of unit length for cosines. Narrower rows are compared with the
             first numbers of each proxy.
         Returns (n, C) floats, or (n, C, K) for several centers.
-
-    Raises:
-        TypeError: If `num_classes` or `centers` is not an integer, or the multiplier no number.
-        ValueError: If an argument is out of range.
     """
 
     decays = False  # its weights, under the weight decay of an optimizer
@@ -48,11 +44,10 @@ class ClassProxies(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # float16 merges the cosines of close rows
         super().__init__(name=name, autocast=False, **kwargs)
-        check_integer(1, num_classes=num_classes, centers=centers)
+        counts = check_integer(1, num_classes=num_classes, centers=centers)
+        self.num_classes, self.centers = counts
         if learning_rate_multiplier is not None:
             check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
-        self.num_classes = int(num_classes)
-        self.centers = int(centers)
         self.initializer = keras.initializers.get(initializer)
         self.learning_rate_multiplier = learning_rate_multiplier
 
@@ -85,12 +80,3 @@ class ClassProxies(keras.layers.Layer):
         """The first `dim` numbers of the proxies of `classes`, scaled to unit length."""
         proxies = self.proxies if classes is None else ops.take(self.proxies, classes, axis=0)
         return pairwise.normalize(ops.cast(proxies, dtype)[..., :dim])
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "centers": self.centers,
-            "initializer": keras.initializers.serialize(self.initializer),
-            "learning_rate_multiplier": self.learning_rate_multiplier,
-        }

@@ -2,10 +2,11 @@ import keras
 from keras import ops
 
 from tfdml.checks import check_finite, check_integer, check_not_negative
+from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class DensityTargets(keras.layers.Layer):
+class DensityTargets(KeepsOptions):
     """Trainable target densities: one number per class.
 
     Args:
@@ -13,21 +14,15 @@ class DensityTargets(keras.layers.Layer):
         start: Initial value of every target.
         learning_rate_multiplier: Factor of the learning rate for the targets, >= 0. `train.py`
             applies it; otherwise pass it to the optimizer's `multipliers`.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Weight decay would pull targets to 0: `EmbeddingModel.compile` excludes them. In a custom loop
-    call `optimizer.exclude_from_weight_decay(layer.trainable_variables)` once the layer is built,
-    by `layer.build()` or its first call.
+    call `optimizer.exclude_from_weight_decay(layer.trainable_variables)` once the layer is built.
 
     Call:
         labels: (batch,) integers.
         Returns (batch,) floats, the target of the class of each row; NaN for an id that is not one
         of the classes.
-
-    Raises:
-        TypeError: If `num_classes` is not an integer or another argument not a number.
-        ValueError: If an argument is out of range.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 6.
@@ -40,30 +35,17 @@ class DensityTargets(keras.layers.Layer):
     ):
         kwargs.setdefault("dtype", "float32")  # targets differ by less than float16 resolves
         super().__init__(name=name, **kwargs)
-        check_integer(1, num_classes=num_classes)
-        check_finite(start=start)
-        check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
-        self.num_classes = int(num_classes)
-        self.start = float(start)
-        self.learning_rate_multiplier = float(learning_rate_multiplier)
+        multiplier = check_not_negative(learning_rate_multiplier=learning_rate_multiplier)
+        [self.num_classes] = check_integer(1, num_classes=num_classes)
+        [self.start] = check_finite(start=start)
+        [self.learning_rate_multiplier] = multiplier
 
     def build(self, input_shape=None):
-        self.targets = self.add_weight(
-            shape=(self.num_classes,),
-            initializer=keras.initializers.Constant(self.start),
-            name="targets",
-        )
+        start = keras.initializers.Constant(self.start)
+        self.targets = self.add_weight((self.num_classes,), start, name="targets")
         self.built = True
 
     def call(self, labels):
         known = (labels >= 0) & (labels < self.num_classes)
         targets = ops.take(self.targets, ops.where(known, labels, 0))
         return ops.where(known, targets, float("nan"))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_classes": self.num_classes,
-            "start": self.start,
-            "learning_rate_multiplier": self.learning_rate_multiplier,
-        }

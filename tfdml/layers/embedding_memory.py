@@ -2,18 +2,18 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_integer
+from tfdml.layers.options import KeepsOptions
 from tfdml.pairwise import NOBODY, asserted
 
 _FITS = "`size` of the memory must be at least the batch"
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class EmbeddingMemory(keras.layers.Layer):
+class EmbeddingMemory(KeepsOptions):
     """The last embeddings and labels that were written, in a ring.
 
     Args:
         size: Rows that it holds, M; at least a batch.
-        name: Name of the layer.
         dtype: As for every Keras layer, but float32 by default under any policy.
 
     Attributes:
@@ -28,16 +28,14 @@ class EmbeddingMemory(keras.layers.Layer):
         Writes both over the oldest rows; returns their positions, (batch,) integers.
 
     Raises:
-        TypeError: If `size` is not an integer.
-        ValueError: If `size` is not positive or below the batch.
-        InvalidArgumentError: If it is below a batch of a size that only TensorFlow's graph knows.
+        ValueError: If `size` is below the batch; InvalidArgumentError if only TensorFlow's graph
+            knows the size of the batch.
     """
 
     def __init__(self, size, name="embedding_memory", **kwargs):
         kwargs = {"dtype": "float32", "trainable": False, **kwargs}
         super().__init__(name=name, autocast=False, **kwargs)
-        check_integer(1, size=size)
-        self.size = int(size)
+        [self.size] = check_integer(1, size=size)
 
     def build(self, input_shape):
         def weight(name, shape, start, dtype):
@@ -76,6 +74,3 @@ class EmbeddingMemory(keras.layers.Layer):
         self.next.assign((self.next + count) % self.size)
         self.steps.assign(self.steps + 1)
         return places
-
-    def get_config(self):
-        return {**super().get_config(), "size": self.size}

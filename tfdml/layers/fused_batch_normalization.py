@@ -1,25 +1,22 @@
 import keras
 
+from tfdml.pairwise import tf
+
 
 @keras.saving.register_keras_serializable("tfdml")
 class FusedBatchNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization` that TensorFlow computes by a single operation.
 
-    Keras composes the statistics, the result and their gradients of a dozen operations, each of
-    which reads or writes all maps, in 32 bits. TensorFlow has one operation for the result and one
-    for the gradients. It serves maps with the channels last: training in up to 32 bits, and
-    inference, or training of a frozen layer, in 16 bits. All else, and other backends, are left to
-    Keras. Results equal those of Keras up to rounding.
+    Keras composes it and its gradients of a dozen operations, each of which reads or writes all
+    maps, in 32 bits. The single ones serve maps with the channels last: training in up to 32 bits,
+    and inference, or training of a frozen layer, in 16 bits. All else, and other backends, are left
+    to Keras. Results equal those of Keras up to rounding.
 
     Args:
-        *args: Arguments of `keras.layers.BatchNormalization`.
-        **kwargs: Arguments of `keras.layers.BatchNormalization`.
+        *args, **kwargs: Arguments of `keras.layers.BatchNormalization`.
 
     Call:
-        inputs: (batch, height, width, channels) floats, or as in Keras.
-        training: Whether to use the statistics of the batch, and to update the moving averages.
-        mask: As in Keras.
-        Returns floats of the shape of `inputs`.
+        As in Keras.
 
     Example:
         >>> layer = FusedBatchNormalization(epsilon=0.0)
@@ -33,8 +30,6 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
         fuses = self._can_fuse(inputs) and (uses_batch or self.compute_dtype != "float32")
         if mask is not None or not fuses:
             return super().call(inputs, training=training, mask=mask)
-        import tensorflow as tf
-
         outputs, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=inputs,
             scale=self.gamma if self.scale else tf.ones(inputs.shape[-1]),
@@ -53,7 +48,7 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 
     def _can_fuse(self, inputs):
         return (
-            keras.backend.backend() == "tensorflow"
+            tf is not None
             and len(inputs.shape) == 4
             and self.axis in (-1, 3)
             and not self.synchronized

@@ -1,13 +1,8 @@
 """Rows of all replicas, so that a loss compares those of the whole batch."""
 
 import contextlib
-from typing import Any
 
-import keras
-
-tf: Any = None  # on JAX and PyTorch there are no replicas
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from tfdml.pairwise import tf  # None on JAX and PyTorch, where there are no replicas
 
 
 def gather_replicas(*given) -> tuple:

@@ -10,8 +10,7 @@ class GroupedConv2D(keras.layers.Conv2D):
     missing in some servers of SavedModels.
 
     Args:
-        *args: Arguments of `keras.layers.Conv2D`.
-        **kwargs: Arguments of `keras.layers.Conv2D`, including `groups`.
+        *args, **kwargs: Arguments of `keras.layers.Conv2D`, including `groups`.
 
     Call:
         inputs: (batch, height, width, channels) floats, or as `data_format` says.

@@ -3,10 +3,11 @@ import numpy as np
 from keras import ops
 
 from tfdml.checks import check, check_finite, check_integer, check_not_negative, check_positive
+from tfdml.layers.options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class LocalResponseNormalization(keras.layers.Layer):
+class LocalResponseNormalization(KeepsOptions):
     """Local response normalization: divides each channel by the energy of adjacent channels.
 
     With n = 2 `depth_radius` + 1 channels around channel c, fewer at either end:
@@ -29,8 +30,7 @@ class LocalResponseNormalization(keras.layers.Layer):
         Returns floats of the same shape.
 
     Raises:
-        TypeError: If an option is not of its type.
-        ValueError: If an option is out of range or the number of channels is not known.
+        ValueError: If the number of channels is not known.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
@@ -45,20 +45,15 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     def __init__(self, depth_radius=2, alpha=1e-4, beta=0.75, bias=1.0, **kwargs):
         super().__init__(**kwargs)
-        check_integer(0, depth_radius=depth_radius)
-        check_not_negative(alpha=alpha)
-        check_finite(beta=beta)
-        check_positive(bias=bias)
-        self.depth_radius = int(depth_radius)
-        self.alpha = float(alpha)
-        self.beta = float(beta)
-        self.bias = float(bias)
+        [self.depth_radius] = check_integer(0, depth_radius=depth_radius)
+        [self.alpha] = check_not_negative(alpha=alpha)
+        [self.beta] = check_finite(beta=beta)
+        [self.bias] = check_positive(bias=bias)
 
     def build(self, input_shape):
         channels = input_shape[-1]
-        check(
-            channels is not None, "`inputs` must have a known number of channels", shape=input_shape
-        )
+        expectation = "`inputs` must have a known number of channels"
+        check(channels is not None, expectation, shape=input_shape)
         index = np.arange(channels)
         beside = np.abs(index[:, None] - index) <= self.depth_radius
         self._mean_weights = self.alpha / (2 * self.depth_radius + 1) * beside
@@ -73,12 +68,3 @@ class LocalResponseNormalization(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "depth_radius": self.depth_radius,
-            "alpha": self.alpha,
-            "beta": self.beta,
-            "bias": self.bias,
-        }

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_bool, check_finite, check_integer, check_share
+from tfdml.layers.options import KeepsOptions
 
 _DTYPES = ("float32", "float64")  # others cannot resolve close scores
 _PAIRS_AT_ONCE = 8192
@@ -12,7 +13,7 @@ _SHORTEST = 1e-12  # squared: keeps the direction of an all-zero row defined
 
 
 class Ends(NamedTuple):
-    """Values of each image that are needed to score pairs, returned by `layer.ends(rows)`."""
+    """Values of each image that are needed to score pairs."""
 
     rows: Any  # (n, dim)
     positions: Any  # (n, units), half of W_v v + b_v; None without position
@@ -27,11 +28,11 @@ class Ends(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class PDDM(keras.layers.Layer):
+class PDDM(KeepsOptions):
     """Position-dependent deep metric: a learned similarity of two embeddings.
 
     The score depends on the difference of the embeddings and on their mean, so that a difference
-    can count differently in dense and in sparse regions of the space. With r(x) = x / |x|:
+    counts by where it lies. With r(x) = x / |x|:
 
         u  = |a - b|                        v  = (a + b) / 2
         u' = r(relu(W_u u + b_u))           v' = r(relu(W_v v + b_v))
@@ -58,9 +59,8 @@ class PDDM(keras.layers.Layer):
         Returns (n,) floats, the score of each row of `a` and the same row of `b`.
 
     Raises:
-        TypeError: If an option is not of its type.
-        ValueError: If an option is out of range, the shapes of `a` and `b` disagree, or they are
-            not of the rank and width that the layer was built for.
+        ValueError: If the shapes of `a` and `b` disagree, or are not of the rank and width that the
+            layer was built for.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 3.1
@@ -78,33 +78,21 @@ class PDDM(keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        units=None,
-        use_position=True,
-        dropout=0.5,
-        seed=None,
-        difference_bias=0.0,
-        **kwargs,
+        self, units=None, use_position=True, dropout=0.5, seed=None, difference_bias=0.0, **kwargs
     ):
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
-        check(
-            self.compute_dtype == self.variable_dtype and self.compute_dtype in _DTYPES,
-            f"`dtype` must be one of {', '.join(_DTYPES)}",
-            dtype=self.dtype_policy.name,
-        )
-        if seed is not None:
-            check_integer(seed=seed)
+        is_exact = self.compute_dtype == self.variable_dtype and self.compute_dtype in _DTYPES
+        expectation = f"`dtype` must be one of {', '.join(_DTYPES)}"
+        check(is_exact, expectation, dtype=self.dtype_policy.name)
+        self.units = self.seed = None
         if units is not None:
-            check_integer(1, units=units)
-        check_bool(use_position=use_position)
-        check_share(dropout=dropout)
-        check_finite(difference_bias=difference_bias)
-        self.units = None if units is None else int(units)
-        self.use_position = use_position
-        self.dropout = float(dropout)
-        self.difference_bias = float(difference_bias)
-        self.seed = None if seed is None else int(seed)
+            [self.units] = check_integer(1, units=units)
+        if seed is not None:
+            [self.seed] = check_integer(seed=seed)
+        [self.use_position] = check_bool(use_position=use_position)
+        [self.dropout] = check_share(dropout=dropout)
+        [self.difference_bias] = check_finite(difference_bias=difference_bias)
 
     def build(self, a_shape, b_shape=None):
         check(len(a_shape) == 2, "embeddings must be (n, dim)", shape=tuple(a_shape))
@@ -114,25 +102,22 @@ class PDDM(keras.layers.Layer):
             _check_same_width(a_shape, b_shape)
         # Not earlier: built by `compile`, in the scope of a strategy, all replicas draw the same.
         self._noise_seed = keras.random.SeedGenerator(self.seed)
-        units = self.units or dim
-        kernels = {"difference": (dim, units)}
-        if self.use_position:
-            kernels["position"] = (dim, units)
-        kernels["combination"] = ((2 if self.use_position else 1) * units, units)
-        kernels["score"] = (units, 1)
+        units, parts = self.units or dim, 2 if self.use_position else 1
+        kernels = {
+            "difference": (dim, units),
+            "position": (dim, units),
+            "combination": (parts * units, units),
+            "score": (units, 1),
+        }
+        if not self.use_position:
+            del kernels["position"]
         self._affine = {}
         for number, (name, shape) in enumerate(kernels.items()):
             seed = None if self.seed is None else self.seed + number
             initializer = keras.initializers.GlorotUniform(seed)
-            bias = self.difference_bias if name == "difference" else 0.0
-            self._affine[name] = (
-                self.add_weight(shape=shape, initializer=initializer, name=f"{name}_kernel"),
-                self.add_weight(
-                    shape=shape[1:],
-                    initializer=keras.initializers.Constant(bias),
-                    name=f"{name}_bias",
-                ),
-            )
+            kernel = self.add_weight(shape, initializer, name=f"{name}_kernel")
+            start = keras.initializers.Constant(self.difference_bias * (name == "difference"))
+            self._affine[name] = kernel, self.add_weight(shape[1:], start, name=f"{name}_bias")
 
     def call(self, a, b, training=False):
         _check_same_width(a.shape, b.shape)
@@ -148,14 +133,12 @@ class PDDM(keras.layers.Layer):
     def matrix(self, a, b=None):
         """Scores of all rows of `a` against all rows of `b`, or of `a`, without dropout.
 
-        For `a` against itself every pair is scored once, as the score is symmetric.
-
         Args:
             a: (n, dim) floats.
             b: (m, dim) floats, or None for `a`.
 
         Returns:
-            (n, m) floats. It is computed in chunks of 8,192 pairs, which bounds the memory.
+            (n, m) floats, computed in chunks of 8,192 pairs, which bounds the memory.
 
         Raises:
             ValueError: As for a call; n and m may differ.
@@ -173,7 +156,7 @@ class PDDM(keras.layers.Layer):
         return ops.reshape(scores, (rows, columns))
 
     def matrix_of_ends(self, ends):
-        """(n, n) scores of all images against all, each pair scored once. See `score`."""
+        """(n, n) scores of all images against all, each pair scored once."""
         count = ops.shape(ends.rows)[0]
 
         # Pairs in the order of their offset: (i, i + 0), (i, i + 1), ... modulo count.
@@ -192,15 +175,7 @@ class PDDM(keras.layers.Layer):
         return ops.take(scores, pair)
 
     def ends(self, rows, drop=False):
-        """The `Ends` of images for `score`; W_v is applied here, once per image.
-
-        Args:
-            rows: (n, dim) floats.
-            drop: Whether scores of these ends use dropout, as in training.
-
-        Raises:
-            ValueError: If the rows are not of the rank and width that the layer was built for.
-        """
+        """The `Ends` of rows, (n, dim), for `score`, with dropout if `drop`."""
         rows = ops.cast(rows, self.compute_dtype)
         if not self.built:
             self.build(rows.shape)
@@ -220,16 +195,7 @@ class PDDM(keras.layers.Layer):
         return Ends(rows, positions, noise, weights)
 
     def score(self, ends, a, b):
-        """Scores of pairs of images.
-
-        Args:
-            ends: The `Ends` of the images.
-            a: (p,) integers, one image of each pair.
-            b: (p,) integers, the other.
-
-        Returns:
-            (p,) floats.
-        """
+        """(p,) scores of the pairs of images `a` and `b`, (p,) integers each, from their `Ends`."""
         difference = ops.take(ends.rows, a, axis=0) - ops.take(ends.rows, b, axis=0)
         drop = self._drop_of(ends.noise, a, b)
         joined = [_direction(drop(_affine(ops.abs(difference), ends.weights["difference"])))]
@@ -247,10 +213,7 @@ class PDDM(keras.layers.Layer):
         return min(round(self.dropout * _STEPS), _STEPS - 1)
 
     def _drop_of(self, noise, a, b):
-        """A function that applies dropout to (p, units) values, with a new mask at each call.
-
-        Kept values are not rescaled, as only their direction is used.
-        """
+        """A function that zeroes some of (p, units) values, by a new mask at each call."""
         if noise is None:
             return lambda values: values
         # The low 30 bits of a sum are as random as either term, and independent of each.
@@ -278,16 +241,6 @@ class PDDM(keras.layers.Layer):
 
     def compute_output_shape(self, a_shape, b_shape):
         return a_shape[:-1]
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "use_position": self.use_position,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "difference_bias": self.difference_bias,
-        }
 
 
 def _affine(values, weights):

@@ -2,6 +2,7 @@ from .arcface import ArcFaceLoss as ArcFaceLoss
 from .base import LearnedLoss as LearnedLoss
 from .base import MetricLoss as MetricLoss
 from .base import PairLoss as PairLoss
+from .base import register as register
 from .batch import Batch as Batch
 from .batch import References as References
 from .batch import Traits as Traits
@@ -28,12 +29,12 @@ from .multi_similarity import MultiSimilarityLoss as MultiSimilarityLoss
 from .norm_softmax import NormalizedSoftmaxLoss as NormalizedSoftmaxLoss
 from .npair import NPairLoss as NPairLoss
 from .ntxent import NTXentLoss as NTXentLoss
+from .proxies import ProxyLoss as ProxyLoss
 from .proxy_anchor import ProxyAnchorLoss as ProxyAnchorLoss
 from .proxy_nca import ProxyNCALoss as ProxyNCALoss
 from .recall_at_k import RecallAtKLoss as RecallAtKLoss
 from .registry import get as get
 from .registry import get_regularizer as get_regularizer
-from .registry import register as register
 from .regularized import RegularizedLoss as RegularizedLoss
 from .roadmap import ROADMAPLoss as ROADMAPLoss
 from .sampled_classes import SampledClassesLoss as SampledClassesLoss

@@ -86,12 +86,7 @@ def check_labels(labels, embeddings, traits):
 
 
 def check_integers(labels, embeddings=None):
-    """Raises a TypeError unless labels are integers, which says how to convert others.
-
-    Args:
-        labels: Array or tensor.
-        embeddings: Array or tensor; integers hint at swapped arguments.
-    """
+    """Raises a TypeError unless labels are integers, which says how to convert others."""
     dtype = _dtype(labels)
     expected = "`labels` must be integers, one class id per row"
     swapped = embeddings is not None and "int" in _dtype(embeddings)
@@ -101,10 +96,7 @@ def check_integers(labels, embeddings=None):
 
 
 def ids_of_images(labels, num_classes):
-    """Labels of training images as (n,) int64, and the number of classes.
-
-    Raises an error unless they are ids of classes, `num_classes` of them if that is not None.
-    """
+    """Labels of training images as (n,) int64 ids, and the number of classes, checked."""
     labels = np.asarray(labels)
     check_integers(labels)
     expectation = "`labels` must be one class id per image, (n,)"

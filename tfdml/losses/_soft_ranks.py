@@ -8,20 +8,12 @@ from tfdml import pairwise
 
 
 def soft_ranks(similarities, positives, others, step):
-    """How many others rank before each positive, by a smooth step function.
+    """How many others rank before each positive, by a smooth step function; (n, m), else 0.
 
         ranks[i, p] = Σ_{j in others(i), j != p} step(s[i, j] - s[i, p])
 
     One pass per positive of an anchor, forward and backward, so that the memory stays (n, m).
-
-    Args:
-        similarities: (n, m) floats.
-        positives: (n, m) booleans, the pairs (i, p).
-        others: (n, m) booleans, the pairs (i, j).
-        step: Function of differences to the step and its derivative, both of the same shape.
-
-    Returns:
-        (n, m) floats, 0 where `positives` are false.
+    `step` is a function of differences to the step and its derivative.
     """
     place = ops.cumsum(ops.cast(positives, "int32"), axis=1) * ops.cast(positives, "int32")
     last = ops.max(place, initial=0)

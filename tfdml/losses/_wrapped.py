@@ -8,16 +8,7 @@ from tfdml.losses.registry import resolve
 
 
 class WrappedLoss(LearnedLoss):
-    """Base class of losses around another loss, `base`, whose traits they have, and further ones.
-
-    Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options.
-        *others: Further losses.
-        name: Name of the loss in logs.
-
-    Attributes:
-        parts: `base` and the others, whose layers and classes the loss has.
-    """
+    """Base class of losses around others, whose traits, layers and classes they have."""
 
     def __init__(self, base, *others, name):
         base = resolve(base=base)
@@ -29,10 +20,10 @@ class WrappedLoss(LearnedLoss):
         traits = [part.traits for part in self.parts]
         return dataclasses.replace(
             traits[0],
-            num_classes=min((of.num_classes for of in traits if of.num_classes), default=None),
+            num_classes=min((t.num_classes for t in traits if t.num_classes), default=None),
             takes_label_sets=False,
-            compares_batches=any(of.compares_batches for of in traits),
-            learns_similarity=any(of.learns_similarity for of in traits),
+            compares_batches=any(each.compares_batches for each in traits),
+            learns_similarity=any(each.learns_similarity for each in traits),
         )
 
     @property

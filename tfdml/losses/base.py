@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -10,8 +10,41 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_shapes
 from tfdml.layers import gathering
+from tfdml.layers.options import serialized
 from tfdml.losses import _inputs
 from tfdml.losses.batch import Batch, Traits
+
+
+class Entry(NamedTuple):
+    """What a name stands for."""
+
+    loss: Any  # the class
+    implied: dict  # options that the name implies
+    published: dict  # the options of the paper, where the defaults differ
+
+
+ENTRIES = {"loss": {}, "regularizer": {}}
+
+
+def register(name, implied=None, *, published=None, kind="loss"):
+    """Makes a class known by a name, and to Keras, which saves it.
+
+    Args:
+        name: Name for `get`, or for `get_regularizer`.
+        implied: {option: value} that the name implies.
+        published: {option: value} of the paper, for `preset="published"`, where defaults differ.
+        kind: `"loss"` or `"regularizer"`.
+
+    Returns:
+        A decorator of the class.
+    """
+
+    def registered(loss):
+        ENTRIES[kind][name] = Entry(loss, implied or {}, published or {})
+        keras.saving.register_keras_serializable("tfdml")(loss)
+        return loss
+
+    return registered
 
 
 class MetricLoss(keras.losses.Loss):
@@ -20,8 +53,8 @@ class MetricLoss(keras.losses.Loss):
     A subclass implements `call(batch)`, which takes a `Batch` of checked labels and embeddings,
     float32 (float64 stays), and returns a scalar. Its options are attributes of the same names, for
     `get_config`, or `option(name)` returns them. What models and other losses must know of it is in
-    its `traits`. See `PairLoss` for objectives over pairs of rows, and `LearnedLoss` for those with
-    trainable weights.
+    its `traits`. See `PairLoss` for objectives over pairs of rows, `ProxyLoss` for those over
+    proxies of classes, and `LearnedLoss` for others with trainable weights.
 
     Differs: Keras casts labels to float, which merges class ids from 2**24 on; here they stay
     integers. Keras weights samples; where the terms are pairs, `sample_weight` is rejected. Keras
@@ -30,6 +63,20 @@ class MetricLoss(keras.losses.Loss):
     Args:
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
+
+    Call:
+        Labels and embeddings, as `__call__` says. Returns >= 0, and 0 for a batch without the pairs
+        or tuples that a loss compares, unless it says otherwise.
+
+    Raises:
+        TypeError: If an option is of a wrong type.
+        ValueError: If an option is out of range.
+
+    Example:
+        >>> loss = TripletLoss(margin=0.2)
+        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.]])
+        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
+        1.2
     """
 
     traits = Traits()
@@ -47,9 +94,8 @@ class MetricLoss(keras.losses.Loss):
                 label sets also (batch, num_labels) integers, 1 for each label of a row and 0
                 elsewhere, num_labels >= 2.
             y_pred: (batch, dim) floats, the embedding of each row. Without `normalize`, norms up
-                to 1e14 are supported, whose scaled squares and their sums are in the range of
-                float32; up to 1e8 by the regularizers of density and global orthogonality, which
-                square these again.
+                to 1e14 are supported; up to 1e8 by the regularizers of density and global
+                orthogonality, which square the squares again.
             sample_weight: Factor of the loss; or (batch,) or (batch, 1) numbers, the factor of each
                 row, for losses whose terms are rows: the sum is divided by the batch, as Keras
                 does. None, from `compile` of Keras, is 1.
@@ -57,18 +103,18 @@ class MetricLoss(keras.losses.Loss):
 
         Returns:
             A scalar float32 (float64 for float64 embeddings), NaN if any embedding is. In a replica
-            of a `tf.distribute` strategy it is divided by the number of replicas, as Keras does for
-            its own losses, so that the replicas' gradients add up to their mean. In `fit` and
-            `evaluate` of a `keras.Model` it is that of the rows of all replicas; in a training loop
-            of your own, that of the rows given.
+            of a `tf.distribute` strategy it is divided by the number of replicas, as Keras does, so
+            that the replicas' gradients add up to their mean. In `fit` and `evaluate` of a
+            `keras.Model` it is that of the rows of all replicas; in a loop of your own, that of the
+            rows given.
 
         Raises:
             TypeError: If the labels are not integers or the embeddings not floats.
             ValueError: If the shapes disagree, the batch is empty, rows are weighted whose terms
                 are not rows, a label is not below `num_classes`, label sets are not of 0 and 1, or
-                a loss with layers is called by `compile` of a plain `keras.Model`, which would not
-                train them. Wrong labels in a tensor raise TensorFlow's InvalidArgumentError; with
-                XLA and on other backends the loss is NaN.
+                a loss with layers is called by `compile` of a plain `keras.Model`. Wrong labels in
+                a tensor raise TensorFlow's InvalidArgumentError; with XLA and on other backends the
+                loss is NaN.
         """
         factor, weights = 1.0, sample_weight
         if isinstance(sample_weight, (int, float)):
@@ -86,13 +132,9 @@ class MetricLoss(keras.losses.Loss):
             )
         labels = _inputs.as_labels(y_true, y_pred, self.traits)
         embeddings = _inputs.as_embeddings(y_pred)
-        check_shapes(
-            labels.shape[0] == embeddings.shape[0]
-            or None in (labels.shape[0], embeddings.shape[0]),
-            "`labels` and `embeddings` must have the same batch size",
-            labels=labels,
-            embeddings=embeddings,
-        )
+        counts = {labels.shape[0], embeddings.shape[0]} - {None}
+        expectation = "`labels` and `embeddings` must have the same batch size"
+        check_shapes(len(counts) < 2, expectation, labels=labels, embeddings=embeddings)
         if sample_weight is None:  # Keras passes the rows of this replica alone
             labels, embeddings = gathering.gather_replicas(labels, embeddings)
         check_shapes(embeddings.shape[0] != 0, "the batch must not be empty", embeddings=embeddings)
@@ -143,20 +185,15 @@ class MetricLoss(keras.losses.Loss):
         """Sees the training images once, before the first step. Most losses ignore them.
 
         Args:
-            labels: (n,) integers from 0 to the number of classes - 1, of the training images.
-            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder, for
-                proxies that start at class means.
-            features: The same for the (n, features) outputs of its backbone, for densities.
+            labels: (n,) integers from 0 to the number of classes - 1.
+            embeddings: Function that returns the (n, dim) embeddings of the untrained embedder.
+            features: The same for the (n, features) outputs of its backbone.
         """
 
     def check_run(self, *, rows, classes, width, steps):
-        """Raises a ValueError for a training that it cannot serve, before the first step.
+        """Raises a ValueError for a training that it cannot serve.
 
-        Args:
-            rows: Rows of a batch.
-            classes: Most classes of a batch.
-            width: Numbers of an embedding.
-            steps: Training steps.
+        It has `steps`, with batches of `rows` of up to `classes`, of embeddings of `width` numbers.
         """
 
     def logs(self):
@@ -165,7 +202,7 @@ class MetricLoss(keras.losses.Loss):
 
     def get_config(self):
         options = inspect.signature(type(self)).parameters
-        return {name: _serialized(self.option(name)) for name in options}
+        return {name: serialized(self.option(name)) for name in options}
 
     def option(self, name):
         """The option that the loss was built with."""
@@ -194,10 +231,9 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
 
     A subclass holds its weights in `layer` and implements `call(batch)`. One whose layer scores
     pairs of rows states it in its `traits`, returns that layer as `similarity_layer` and implements
-    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers. As the loss is
-    a Keras layer too, a model or a layer of which it is an attribute also does.
-
-    Copies, by `copy.deepcopy` or `pickle`, have the weights.
+    `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers, and so does a
+    model or a layer of which the loss, a Keras layer too, is an attribute. `compile` of a plain
+    `keras.Model` would do neither: the call then raises a ValueError.
 
     Attributes:
         layer: The Keras layer; None if there is nothing to learn.
@@ -248,10 +284,6 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
             if self._width is not None and not layer.built:
                 layer.build((None, int(self._width)))
         super().load_own_variables(saved)
-
-
-def _serialized(value):
-    return keras.saving.serialize_keras_object(value) if hasattr(value, "get_config") else value
 
 
 def _deserialized(value):

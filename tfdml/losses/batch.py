@@ -11,7 +11,7 @@ from tfdml import pairwise
 
 @dataclasses.dataclass(frozen=True)
 class Traits:
-    """What a loss states of itself: models and other losses ask for nothing else.
+    """What a loss states of itself for models and other losses.
 
     Args:
         levels: Equal parts of an embedding, each with a loss of its own.

@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("binomial", published={"negative_cost": 25.0})
@@ -21,25 +20,11 @@ class BinomialDevianceLoss(PairLoss):
         beta: Similarity that separates positive from negative pairs.
         negative_cost: Steepness of the pairs of other classes, as a multiple of `alpha`; > 0.
             Published: 25, `preset="published"`.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single row.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Yi, Lei, Li. Deep metric learning for practical person re-identification. 2014.
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 4,
         which compares with it and gives the defaults of `alpha` and `beta`.
-
-    Example:
-        >>> loss = BinomialDevianceLoss(negative_cost=10.0)
-        >>> rows = np.array([[1., 0.], [1., 0.], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.3133
     """
 
     def __init__(self, *, alpha=2.0, beta=0.5, negative_cost=5.0, normalize=True, name="binomial"):

@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("circle", published={"scale": 80.0})
@@ -23,25 +22,11 @@ class CircleLoss(PairLoss):
             re-identification, 0.4 for fine-grained images.
         scale: Inverse temperature γ; > 0. Published: 256, 128 and 80, in the same order;
             `preset="published"` has 80.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`, of unit rows: >= 0; 0 when no row has both a positive and a negative.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
-        Sun et al. Circle loss: a unified perspective of pair similarity optimization. CVPR 2020,
-        eqs. 5 to 8.
+        Sun et al. Circle loss. CVPR 2020, eqs. 5 to 8.
         Differs from `keras.losses.Circle`: labels stay integers of any size, and rows without a
         positive or a negative do not count.
-
-    Example:
-        >>> loss = CircleLoss(margin=0.25, scale=1.0)
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.7458
     """
 
     def __init__(self, *, margin=0.4, scale=16.0, name="circle"):

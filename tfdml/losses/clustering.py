@@ -4,8 +4,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_integer, check_positive
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("clustering", published={"gamma": 1.0})
@@ -14,46 +13,34 @@ class ClusteringLoss(MetricLoss):
 
     A clustering is given by medoids S, as many rows as the batch has classes: every row belongs to
     the nearest of them. With distances d, NMI the normalized mutual information of that clustering
-    and the classes, 2 I / (H + H), and m(i) the medoid of the class of row i, its row with the
-    smallest sum of distances to the class:
+    and the classes, and m(i) the medoid of the class of row i, its row with the smallest sum of
+    distances to the class:
 
         score(S) = gamma * (1 - NMI(S)) - Σ_i min_{s in S} d[i, s]
 
         loss = max(0, max_S score(S) + Σ_i d[i, m(i)])
 
-    The maximum over S is searched heuristically. There are three starts: the medoids of the
-    classes; rows added greedily, each time the one that raises the score most; and the rows with
-    the largest sums of distances. From each start, the best swap of a medoid for another row is
-    repeated while it raises the score. The search has no gradient; ties go to the rows with the
-    smallest sums of distances, then to the first. It takes batch³ operations per class.
+    The maximum over S is searched from three starts: the medoids of the classes; rows added
+    greedily, each time the one that raises the score most; and the rows with the largest sums of
+    distances. From each, the best swap of a medoid for another row is repeated while it raises the
+    score. The search has no gradient; ties go to the rows with the smallest sums of distances, then
+    to the first. It takes batch³ operations per class.
 
     Args:
         gamma: Margin by which a clustering with NMI 0 must cost more than the classes, in distance
             or squared distance, summed over rows; > 0. Published: 1, `preset="published"`.
         squared: Whether d is the squared Euclidean distance.
         swaps: Largest number of swaps from each start, >= 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single class, or a single row of each. It is
-        a sum over rows, so it grows with the batch.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
+        As `MetricLoss`. It is a sum over rows, so it grows with the batch.
 
     Source:
-        Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017,
-        section 3.
+        Song, Jegelka, Rathod, Murphy. Deep metric learning via facility location. CVPR 2017.
         Differs: the paper has one start, rows added greedily, and refines it cluster by cluster,
         swapping a medoid for a row of its cluster; here any medoid may be swapped for any row, the
-        best swap first. Starting from the medoids of the classes too avoids a loss of 0 when the
-        search misses the maximum.
-
-    Example:
-        >>> rows = np.array([[0.], [1.], [5.], [6.]])
-        >>> print(float(ClusteringLoss(gamma=1.0, normalize=False)(np.array([0, 1, 0, 1]), rows)))
-        9.0
+        best swap first. The start at the classes avoids a loss of 0 when the search misses the
+        maximum.
     """
 
     def __init__(self, *, gamma=10.0, squared=False, swaps=5, normalize=True, name="clustering"):
@@ -75,13 +62,7 @@ class ClusteringLoss(MetricLoss):
 
 
 class _Search:
-    """Data of a batch for the search. Medoids are (batch,) booleans.
-
-    Args:
-        distances: (batch, batch) floats >= 0.
-        same: (batch, batch) booleans: rows of one class.
-        gamma: Weight of 1 - NMI.
-    """
+    """Data of a batch for the search. Medoids are (batch,) booleans."""
 
     def __init__(self, distances, same, gamma):
         self.dtype = keras.backend.standardize_dtype(distances.dtype)
@@ -109,10 +90,7 @@ class _Search:
         return ops.min(distances, axis=1, keepdims=True), ops.expand_dims(nearest, 1)
 
     def disagreement(self, clusters, cells):
-        """1 - NMI from the sums of n log n over the clusters, and over the classes in each.
-
-        0 if all rows are of one cluster and of one class.
-        """
+        """1 - NMI from the sums of n log n over the clusters, and over the classes in each."""
         classes = ops.sum(_log(ops.sum(self.counted[1], axis=0)))
         entropies = 2.0 * _n_log_n(ops.sum(self.counted[0, 0])) - clusters - classes
         one = entropies < 0.5  # the smallest above 0 is 2 log 2, for two rows

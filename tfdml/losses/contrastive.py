@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_one_of, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("contrastive")
@@ -14,37 +13,24 @@ class ContrastiveLoss(PairLoss):
 
         Σ_{same class} D[i, j]  +  Σ_{other class} max(0, margin - D[i, j])
 
-    divided according to `average_over`. At loss 0 all rows of a class coincide. Against other rows
-    the pairs are those of an anchor and a reference.
+    divided according to `average_over`.
 
     Args:
         margin: Distance above which a negative pair has no loss, in squared distance (0 to 4 for
             unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
         pairs: `"all"`; or `"halves"`, row i of the first half of the batch with row i of the
-            second, as `pipelines.pair_batches` orders them without `hard_neighbours`. The last row
-            of an odd batch is ignored.
+            second, as `pipelines.pair_batches` orders them without `hard_neighbours`.
         squared_hinge: Whether the loss of a negative pair is max(0, margin - √D)², with the margin
-            in distance: the original form. Requires `squared`.
+            in distance. Requires `squared`.
         average_over: `"active"` (pairs with a loss above 0: the value may rise while easy pairs
-            leave it), `"pairs"` (all selected pairs), `"batch"` (rows: the balance that density
-            adaptivity needs) or `"sum"` (no division).
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds a single row. With `pairs="halves"` the order
-        of the rows matters.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
+            leave it), `"pairs"` (all selected), `"batch"` (rows) or `"sum"` (no division).
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 2.
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 9-11.
-        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016, eq. 1: `pairs="halves"`, `squared_hinge=True`,
-        `average_over="batch"`, `normalize=False`.
+        Song, Xiang, Jegelka, Savarese. Lifted structured feature embedding. CVPR 2016, eq. 1:
+        `pairs="halves"`, `squared_hinge=True`, `average_over="batch"`, `normalize=False`.
         Differs: averages, where the papers print sums; `average_over="sum"` gives the sum. Squared
         distances, as in HDC's code; its paper has `squared=False`.
 
@@ -68,12 +54,8 @@ class ContrastiveLoss(PairLoss):
         super().__init__(normalize=normalize, name=name)
         [self.margin] = check_positive(margin=margin)
         self.squared, self.squared_hinge = check_bool(squared=squared, squared_hinge=squared_hinge)
-        check(
-            squared or not squared_hinge,
-            "`squared_hinge` requires squared=True",
-            squared=squared,
-            squared_hinge=squared_hinge,
-        )
+        expectation = "`squared_hinge` requires squared=True"
+        check(squared or not squared_hinge, expectation, squared_hinge=squared_hinge)
         [self.pairs] = check_one_of(("all", "halves"), pairs=pairs)
         self.takes_references = pairs == "all"
         means = ("pairs", "active", "batch", "sum")
@@ -97,9 +79,8 @@ class ContrastiveLoss(PairLoss):
             return pairwise.masked_mean(losses, pairs & ~(losses <= 0))
         # A pair of two anchors occurs twice, with either as the reference.
         labels, _, self_positions = batch.references
-        index = ops.arange(ops.shape(labels)[0], dtype=self_positions.dtype)
-        anchors = ops.any(index[None, :] == self_positions[:, None], axis=0)
-        total = pairwise.masked_sum(ops.where(anchors[None, :], losses / 2.0, losses), pairs)
+        others = ops.all(pairwise.is_other(labels, self_positions), axis=0)
+        total = pairwise.masked_sum(ops.where(others[None, :], losses, losses / 2.0), pairs)
         rows = ops.cast(ops.shape(batch.labels)[0], total.dtype)
         return total / rows if self.average_over == "batch" else total
 

@@ -1,5 +1,5 @@
-from tfdml.losses._proxies import MarginSoftmaxLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import MarginSoftmaxLoss
 
 
 @register("cosface")
@@ -14,34 +14,15 @@ class CosFaceLoss(MarginSoftmaxLoss):
     Of several centers of a class the most similar counts.
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
-        scale: Inverse temperature of the cosines; > 0. Published: 64 for faces;
-            fine-grained images with pretrained networks take 20 to 32.
+        scale: Inverse temperature of the cosines; > 0. Published: 64 for faces.
         margin: Of the cosine; >= 0. Published: 0.35.
         centers: Centers of each class, of which the most similar counts; 1 as published.
-        initializer: As for `ArcFaceLoss`; the published deviation is 0.01.
-        proxy_multiplier: Factor of the learning rate of the proxies, as for `ArcFaceLoss`.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; the published deviation is 0.01.
 
     Source:
-        Wang et al. CosFace: large margin cosine loss for deep face recognition. CVPR 2018, eq. 4.
+        Wang et al. CosFace. CVPR 2018, eq. 4.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
         Differs: the proxies start at the centred class means.
-
-    Example:
-        >>> loss = CosFaceLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.6152
     """
 
     def __init__(
@@ -55,8 +36,7 @@ class CosFaceLoss(MarginSoftmaxLoss):
         proxy_multiplier=None,
         name="cosface",
     ):
-        options = num_classes, scale, margin, centers, initializer, proxy_multiplier
-        super().__init__(*options, name)
+        super().__init__(num_classes, centers, initializer, proxy_multiplier, name, scale, margin)
 
     def penalized(self, cosines):
         return cosines - self.margin

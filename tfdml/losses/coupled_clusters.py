@@ -3,8 +3,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_positive
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("coupled_clusters")
@@ -15,32 +14,16 @@ class CoupledClustersLoss(MetricLoss):
 
         ½ Σ_{i in class} max(0, |x[i] - c|² + margin - |x[n] - c|²)
 
-    averaged over the classes of two rows or more. The mean replaces a row as the anchor.
+    averaged over the classes of two rows or more.
 
     Args:
         margin: Required difference of the two squared distances; > 0. If None, 1 with
             `normalize=True`, else 100, as the distances of raw rows are larger.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
-        Liu, Tian, Yang, Pang, Huang. Deep relative distance learning: tell the difference between
-        similar vehicles. CVPR 2016, the coupled clusters loss.
+        Liu, Tian, Yang, Pang, Huang. Deep relative distance learning. CVPR 2016.
         Differs: every class of the batch is a positive set, with all other rows as negatives, where
-        the paper builds batches of one positive and one negative set; averages over classes, where
-        the paper sums.
-
-    Example:
-        >>> loss = CoupledClustersLoss(margin=1.0)
-        >>> rows = np.array([[0., 0.], [2., 0.], [1., 1.], [9., 9.]])
-        >>> print(float(loss(np.array([0, 0, 1, 2]), rows)))
-        1.0
+        the paper has one positive and one negative set; averages over classes, where it sums.
     """
 
     def __init__(self, *, margin=None, normalize=False, name="coupled_clusters"):

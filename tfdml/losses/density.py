@@ -8,8 +8,7 @@ from tfdml.checks import check, check_bool, check_finite, check_integer, check_n
 from tfdml.evaluation import class_density
 from tfdml.layers import DensityTargets
 from tfdml.losses._inputs import ids_of_images
-from tfdml.losses.base import LearnedLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import LearnedLoss, register
 from tfdml.losses.regularized import RegularizedLoss
 
 
@@ -32,45 +31,34 @@ class DensityRegularizer(LearnedLoss):
     pushes D up. The third keeps the ratios of the targets near those of δ.
 
     Args:
-        num_classes: Number of classes, with ids 0 to `num_classes - 1`; the length of
-            `initial_density` if None.
+        num_classes: Number of classes, ids 0 to `num_classes - 1`; None for those of
+            `initial_density`.
         initial_density: (num_classes,) numbers >= 0, D⁰ by class id, such as
-            `tfdml.evaluation.class_density` returns for the features of the untrained network; not
-            needed without `correlation`.
+            `tfdml.evaluation.class_density` returns for the features of the untrained network, and
+            `prepare`, so `train.py`, measures; not needed without `correlation`.
         eta: Exponent of the initial densities, 0 to 1: 0 favours equal targets.
         correlation: Whether to include the third term, the correlation of classes.
         alpha_init: Initial value of every target, in squared distance. D is at most 1.
         alpha_multiplier: Factor of the learning rate of the targets, >= 0. `train.py` passes it to
             the optimizer; otherwise build the optimizer with it, such as
-            `tfdml.optimizers.Adam(1e-4, multipliers={"^density_targets/": 10})`;
-            `EmbeddingModel.compile` checks that. Adam moves a target by the learning rate per step,
-            so that with a small one the targets stay at their initial value.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
+            `tfdml.optimizers.Adam(1e-4, multipliers={"^density_targets/": 10})`. Adam moves a
+            target by the learning rate per step: with a small one it stays where it began.
 
     Attributes:
         layer: `DensityTargets`, the targets. It has no variables until the first call or
-            `layer.build()`: a custom training loop must collect them after that.
+            `layer.build()`.
 
     Call:
         As `MetricLoss`: of either sign; 0 when the batch holds no positive pair.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
-        ValueError: For wrong inputs or options, initial densities that are not one per class, or
-            classes that are not known.
+        ValueError: If initial densities are not one per class, or classes are not known.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eqs. 6-8; eq. 6
         is `correlation=False`.
         Differs: sums over the classes of the batch instead of all classes. Classes with a single
         row in the batch have no density and do not count.
-
-    Example:
-        >>> regularizer = DensityRegularizer(initial_density=[0.3, 0.3])
-        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.], [0., 1.]])
-        >>> print(float(regularizer(np.array([0, 0, 1, 1]), rows)))
-        -0.375
     """
 
     def __init__(
@@ -124,18 +112,12 @@ class DensityRegularizer(LearnedLoss):
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, batch):
-        known = {"num_classes": self.num_classes, "initial_density": self.initial_density}
-        expectation = (
-            "density requires the classes: `num_classes`, or `initial_density`, which `prepare` "
-            "and so `train.py --loss density` measures"
-        )
-        check(self.num_classes is not None, expectation, **known)
-        expectation = (
-            "the correlation of classes requires `initial_density`, as "
-            "tfdml.evaluation.class_density returns it; or set correlation=False"
-        )
-        is_measured = self.initial_density is not None
-        check(is_measured or not self.correlation, expectation, initial_density=None)
+        expectation = "density needs `num_classes`, or `initial_density`, which `prepare` measures"
+        known = self.num_classes is not None
+        check(known, expectation, num_classes=None, initial_density=None)
+        expectation = "`initial_density` must be given or measured; or set correlation=False"
+        known = self.initial_density is not None or not self.correlation
+        check(known, expectation, initial_density=None)
         labels, embeddings = batch.labels, batch.embeddings
         means, sizes = pairwise.class_means(labels, embeddings)
         from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)
@@ -154,45 +136,35 @@ class DensityRegularizer(LearnedLoss):
         return loss
 
 
-@register(
-    "density",
-    published={"base": {"name": "contrastive", "average_over": "batch"}, "weight": 10.0},
-)
+_PUBLISHED = {"base": {"name": "contrastive", "average_over": "batch"}, "weight": 10.0}
+
+
+@register("density", published=_PUBLISHED)
 class DensityAdaptiveLoss(RegularizedLoss):
     """Density-adaptive loss: a base loss that lets each class spread out to a learned density.
 
         loss = base + weight * DensityRegularizer
 
-    The base pulls a class together until the regularizer costs more than that gains; so each class
-    keeps an extent of its own, and the embedding overfits the training classes less.
+    Each class keeps an extent of its own, and the embedding overfits the training classes less.
 
     Args:
-        base: A `MetricLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
-        num_classes: As for `DensityRegularizer`, also below.
-        initial_density: `train.py` measures it.
+        base: As for `RegularizedLoss`.
+        num_classes, initial_density: As for `DensityRegularizer`.
         weight: Factor of the regularizer, λ; > 0.
-        eta: Exponent of the initial densities.
-        correlation: Whether to include the correlation of classes.
-        alpha_init: Initial value of every target.
-        alpha_multiplier: Factor of the learning rate of the targets.
-        name: Name of the loss in logs.
+        eta, correlation, alpha_init, alpha_multiplier: As for `DensityRegularizer`.
 
     Attributes:
-        layer: `DensityTargets`, the targets, as for `DensityRegularizer`.
+        layer: `DensityTargets`, the targets.
 
     Call:
         As `base`, of labels from 0 to `num_classes - 1`; the densities are of unit rows. It has
         either sign.
 
-    Raises:
-        TypeError, ValueError: As for `DensityRegularizer`.
-
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9 and
         Algorithm 1; DML-DA with the bases contrastive, triplet and npair.
         Differs: the bases are averages, where the paper prints sums: the only reading for which its
-        weight of 10 is balanced. `preset="published"` has that weight, and contrastive as the base,
-        averaged over the batch; the defaults are N-pair and 3.
+        weight of 10, that of `preset="published"`, is balanced.
 
     Example:
         >>> loss = DensityAdaptiveLoss(base="triplet", initial_density=[0.3, 0.3])
@@ -234,15 +206,10 @@ def _checked_density(initial_density, num_classes):
         values = np.asarray(initial_density, "float64")
     except (TypeError, ValueError):
         values = np.array(np.nan)
-    check(
-        values.ndim == 1 and len(values) and np.isfinite(values).all() and (values >= 0).all(),
-        "`initial_density` must be a finite number >= 0 for each class",
-        initial_density=initial_density,
-    )
-    check(
-        num_classes in (None, len(values)),
-        "`initial_density` must have one number per class",
-        num_classes=num_classes,
-        length=len(values),
-    )
+    valid = values.ndim == 1 and len(values) and np.all(np.isfinite(values) & (values >= 0))
+    expectation = "`initial_density` must be a finite number >= 0 for each class"
+    check(valid, expectation, initial_density=initial_density)
+    expectation = "`initial_density` must have one number per class"
+    fits = num_classes in (None, len(values))
+    check(fits, expectation, num_classes=num_classes, length=len(values))
     return values.tolist()

@@ -1,7 +1,8 @@
+import functools
 import inspect
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -16,10 +17,8 @@ from tfdml.checks import (
     check_type,
 )
 from tfdml.layers import PDDM
-from tfdml.losses._quadruplets import mine, mine_hardest
-from tfdml.losses.base import LearnedLoss
+from tfdml.losses.base import LearnedLoss, register
 from tfdml.losses.batch import Traits
-from tfdml.losses.registry import register
 
 _SIMILARITY = {"dropout": 0.0, "difference_bias": 0.5}  # default options of the PDDM
 _OPTIONS = {*inspect.signature(PDDM).parameters, "dtype", "name", "trainable"} - {"kwargs"}
@@ -28,6 +27,17 @@ _ONE_QUADRUPLET = {
     **{"temperature": None, "embedding_mining": "similarity", "squared": True},
 }
 _PUBLISHED = {**_ONE_QUADRUPLET, "similarity": {"dropout": 0.5, "difference_bias": 0.0}}
+_NEVER = 3e38  # beyond every score
+
+
+class Quadruplets(NamedTuple):
+    """Rows of quadruplets: a positive pair (i, j), a negative k of i and a negative l of j."""
+
+    i: Any  # (q,) integers, as j, k and l
+    j: Any
+    k: Any
+    l: Any  # noqa: E741, the paper's letter
+    valid: Any  # (q,) booleans: whether the quadruplet exists
 
 
 @register("pddm", published=_PUBLISHED)
@@ -53,11 +63,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         max(0, x) = T log(1 + exp(x / T))
         D[i, k] = Σ D[i, n] w[n] where w = softmax(-|x_i - x_n|² / T), without gradient
 
-    No gradient flows through mining and the range of the scores. With `num_quadruplets=1` and a
-    `score_scale` other than `"minmax"` no batch × batch matrix of scores is computed: the positive
-    pairs are scored, then the negatives of the selected pair. With `"per_positive_pair"` mining
-    reads the scores of the loss, unless it leaves out their dropout. Otherwise all pairs are scored
-    once more, without gradient.
+    No gradient flows through mining and the range of the scores.
 
     Args:
         similarity: A `PDDM` layer; or a dict of its options, such as `{"use_position": False}`,
@@ -67,33 +73,22 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         beta: Margin of distances (0 to 2), or of squared distances (0 to 4) if `squared`; > 0.
         embedding_weight: Factor of E_e; >= 0. 0 trains only the similarity.
         headers: 2 for the quadruplet, 1 for the triplet (i, j, k) in E_e.
-        num_quadruplets: `"per_positive_pair"`, which scores all batch * (batch + 1) / 2 pairs with
-            gradients; `"per_class"`, the least similar pair of each class; or 1, the least similar
-            of the batch. The loss is the mean over quadruplets.
-        score_scale: `"minmax"`: maps the lowest and highest score of the batch to 0 and 1;
-            `"local"`: the same with the scores of the pair (i, j) and of the negatives of i and j;
-            `"sigmoid"`: 1 / (1 + exp(-S)); None: no scaling.
+        num_quadruplets: `"per_positive_pair"`, over which the loss is the mean; or 1, that of the
+            least similar pair of the batch.
+        score_scale: `"minmax"`: maps the lowest and highest score of the batch to 0 and 1; None: no
+            scaling.
         temperature: T of the smooth maxima, in scores and in squared distances; > 0. None for the
             hardest negatives.
         embedding_mining: What selects the negatives of E_e: `"distance"` or `"similarity"`, the
             learned one.
-        mine_with_dropout: Whether mining uses the scores of the loss, with the same dropout;
-            otherwise it uses scores without dropout.
         squared: Whether E_e uses squared distances.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`; the row of a class with a single row only serves as a negative, and
-        `training` applies dropout. Returns >= 0; 0 without a quadruplet.
+        `training` applies dropout, also in mining.
 
     Attributes:
         layer: The `PDDM` layer, which `tfdml.EmbeddingModel` trains; None without one.
-
-    Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
-        ValueError: For wrong inputs or options; by `compile` of a plain `keras.Model`, which would
-            leave the layer untrained.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, eq. 3 and 4;
@@ -101,12 +96,10 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         are its comparisons in section 4.
         Differs: the paper uses one quadruplet per batch, its hardest negatives by the learned
         similarity, scores in [0, 1], alpha 0.5, beta 1, squared distances and dropout 0.5, which do
-        not train in thousands of steps; the defaults do, and learn the score sooner by the smooth
-        maxima and the initial bias. While the score is not learned yet, its negatives are random
-        ones, and the hardest by distance alone may pull all rows together; a mean of near ones does
-        neither. For the paper's options use `tfdml.losses.get("pddm", preset="published")`. The
-        paper does not say how scores are scaled to [0, 1]; `"minmax"` over the batch is our
-        reading. Its extremes have no gradient, as otherwise the mined scores would be constants.
+        not train in thousands of steps; the defaults do. While the score is not learned yet, its
+        negatives are random ones, and the hardest by distance alone may pull all rows together; a
+        mean of near ones does neither. `tfdml.losses.get("pddm", preset="published")` has the
+        paper's options. It does not say how scores are scaled to [0, 1]; `"minmax"` is our reading.
 
     Example:
         >>> loss = DoubleHeaderHingeLoss(similarity=None)
@@ -127,7 +120,6 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         score_scale=None,
         temperature=0.1,
         embedding_mining="distance",
-        mine_with_dropout=True,
         squared=False,
         normalize=True,
         name="double_header",
@@ -143,25 +135,19 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         self.traits = Traits(learns_similarity=self.layer is not None)
         self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
         [self.embedding_weight] = check_not_negative(embedding_weight=embedding_weight)
-        check(
-            similarity is not None or embedding_weight > 0,
-            "`embedding_weight` must be > 0 without a similarity",
-            embedding_weight=embedding_weight,
-        )
-        check_one_of((1, 2), headers=headers)
-        self.headers = int(headers)
-        counts = (1, "per_class", "per_positive_pair")
+        expectation = "`embedding_weight` must be > 0 without a similarity"
+        learns = similarity is not None or embedding_weight > 0
+        check(learns, expectation, embedding_weight=embedding_weight)
+        [self.headers] = map(int, check_one_of((1, 2), headers=headers))
+        counts = (1, "per_positive_pair")
         [self.num_quadruplets] = check_one_of(counts, num_quadruplets=num_quadruplets)
-        scales = ("minmax", "local", "sigmoid", None)
-        [self.score_scale] = check_one_of(scales, score_scale=score_scale)
+        [self.score_scale] = check_one_of(("minmax", None), score_scale=score_scale)
         self.temperature = None
         if temperature is not None:
             [self.temperature] = check_positive(temperature=temperature)
         miners = ("distance", "similarity")
         [self.embedding_mining] = check_one_of(miners, embedding_mining=embedding_mining)
-        self.mine_with_dropout, self.squared = check_bool(
-            mine_with_dropout=mine_with_dropout, squared=squared
-        )
+        [self.squared] = check_bool(squared=squared)
 
     def call(self, batch):
         if self.layer is None:
@@ -169,11 +155,12 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             mined = mine(batch.labels, scores, self.num_quadruplets)
             return pairwise.masked_mean(self._embedding_loss(batch, mined), mined.valid)
         ends = self.layer.ends(batch.embeddings, drop=batch.training)
-        matrix = None
-        if self.num_quadruplets == "per_positive_pair":  # needs almost every score
-            matrix = self.layer.matrix_of_ends(ends)
-        mined = self._mine(batch.labels, ends, matrix)
-        metric = ops.cast(self._metric_loss(batch, ends, matrix, mined), batch.embeddings.dtype)
+        scores_few = self.num_quadruplets == 1 and self.temperature is None
+        matrix = self.layer.matrix_of_ends(ends.frozen() if scores_few else ends)
+        mined = mine(batch.labels, ops.stop_gradient(matrix), self.num_quadruplets)
+        score, given = (self.layer.score, ends) if scores_few else (pairwise.entries, matrix)
+        metric = self._metric_loss(batch, matrix, mined, functools.partial(score, given))
+        metric = ops.cast(metric, batch.embeddings.dtype)
         losses = metric + self.embedding_weight * self._embedding_loss(batch, mined)
         return pairwise.masked_mean(losses, mined.valid)
 
@@ -186,66 +173,29 @@ class DoubleHeaderHingeLoss(LearnedLoss):
             a, b = pairwise.normalize(a), pairwise.normalize(b)
         return self.layer(a, b)
 
-    def _mine(self, labels, ends, matrix=None):
-        ends = ends.frozen()
-        if not self.mine_with_dropout and ends.noise is not None:
-            ends, matrix = ends._replace(noise=None), None
-        if self.num_quadruplets == 1 and self.score_scale != "minmax":
-            dtype = self.layer.compute_dtype
-            return mine_hardest(labels, lambda a, b: self.layer.score(ends, a, b), dtype)
-        scores = self.layer.matrix_of_ends(ends) if matrix is None else ops.stop_gradient(matrix)
-        mined = mine(labels, scores, self.num_quadruplets)
-        if self.score_scale != "minmax":
-            return mined
-        pairs = pairwise.off_diagonal(labels)
-        return mined._replace(
-            lowest=pairwise.masked_min(scores, pairs, axis=(0, 1)),
-            highest=pairwise.masked_max(scores, pairs, axis=(0, 1)),
-        )
-
-    def _metric_loss(self, batch, ends, matrix, mined):
+    def _metric_loss(self, batch, matrix, mined, score):
+        pairs = [(mined.i, mined.j)]
         if self.temperature is None:
-            left = ops.concatenate([mined.i, mined.i, mined.j])
-            right = ops.concatenate([mined.j, mined.k, mined.l])
-            scores = ops.reshape(self._scores(ends, matrix, left, right), (3, -1))
-        else:
-            positive = self._scores(ends, matrix, mined.i, mined.j)
-            negatives = self._smooth_hardest(batch.labels, ends, matrix, mined)
-            scores = ops.concatenate([positive[None], negatives])
-        if self.score_scale == "sigmoid":
-            scores = ops.sigmoid(scores)
-        if self.score_scale in ("minmax", "local"):
-            spread = mined.highest - mined.lowest
-            scores = (scores - mined.lowest) / ops.where(spread > 0, spread, 1.0)
+            pairs += [(mined.i, mined.k), (mined.j, mined.l)]
+        left, right = map(ops.concatenate, zip(*pairs, strict=True))
+        scores = ops.reshape(score(left, right), (len(pairs), -1))
+        if self.temperature is not None:
+            hardest = pairwise.masked_logsumexp(matrix / self.temperature, batch.negatives, axis=1)
+            hardest = ops.take(hardest, ops.stack([mined.i, mined.j]))
+            scores = ops.concatenate([scores, self.temperature * hardest])
+        if self.score_scale == "minmax":
+            fixed, pairs = ops.stop_gradient(matrix), pairwise.off_diagonal(matrix)
+            lowest = pairwise.masked_min(fixed, pairs, axis=(0, 1))
+            spread = pairwise.masked_max(fixed, pairs, axis=(0, 1)) - lowest
+            scores = (scores - lowest) / ops.where(spread > 0, spread, 1.0)
         losses = self.alpha + scores[1:] - scores[:1]
         if self.temperature is None:
             return ops.sum(ops.relu(losses), axis=0)
         return self.temperature * ops.sum(ops.softplus(losses / self.temperature), axis=0)
 
-    def _scores(self, ends, matrix, left, right):
-        """(p,) scores of pairs, from those of all pairs if they are known."""
-        if matrix is None:
-            return self.layer.score(ends, left, right)
-        return pairwise.entries(matrix, left, right)
-
-    def _smooth_hardest(self, labels, ends, matrix, mined):
-        """(2, q) smooth maxima of the scores of the negatives of i, and of those of j."""
-        rows = ops.concatenate([mined.i, mined.j])
-        if matrix is None:
-            count = ops.shape(labels)[0]
-            left = ops.repeat(rows, count)
-            right = ops.tile(ops.arange(count, dtype=rows.dtype), [ops.shape(rows)[0]])
-            scores = ops.reshape(self.layer.score(ends, left, right), (-1, count))
-            negatives = ops.take(labels, rows)[:, None] != labels[None, :]
-        else:
-            scores, negatives = matrix, pairwise.negative_mask(labels)
-        hardest = pairwise.masked_logsumexp(scores / self.temperature, negatives, axis=1)
-        hardest = hardest if matrix is None else ops.take(hardest, rows)
-        return self.temperature * ops.reshape(hardest, (2, -1))
-
     def _embedding_loss(self, batch, mined):
         if self.layer is not None and self.embedding_mining == "similarity":
-            chosen = ops.stack([mined.i, mined.j, mined.k, mined.l])
+            chosen = ops.stack([*mined[:4]])
             i, j, k, l = ops.unstack(ops.take(batch.embeddings, chosen, axis=0))  # noqa: E741
             squared = (ops.sum(ops.square(gap), axis=1) for gap in (i - j, i - k, j - l))
             positive, *negatives = squared if self.squared else map(pairwise.root, squared)
@@ -271,8 +221,32 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
     @classmethod
     def from_config(cls, config):
-        # Of losses saved before there were these options, or with one that is no more.
+        # Of losses saved before there were these options, or with some that are no more.
         config = {"temperature": None, "embedding_mining": "similarity", **config}
+        config.pop("mine_with_dropout", None)
         headers = config.pop("metric_headers", 2)
         check(headers == 2, "`metric_headers` must be 2", metric_headers=headers)
         return super().from_config(config)
+
+
+def mine(labels, scores, num_quadruplets):
+    """The hardest `Quadruplets` by the scores of all pairs, (n, n) floats without gradient.
+
+    Either 1, of the least similar positive pair, or those of all n (n - 1) / 2 pairs, not all of
+    them `valid`. Ties go to the first.
+    """
+    count, negatives = ops.shape(labels)[0], pairwise.negative_mask(labels)
+    if num_quadruplets == 1:
+        index = ops.arange(count)
+        positives = pairwise.positive_mask(labels) & (index[:, None] < index[None, :])
+        listed = ops.reshape(ops.where(positives, scores, _NEVER), (-1,))
+        place = ops.argmin(listed)[None]
+        i, j, valid = place // count, place % count, ops.take(listed, place) < _NEVER
+    else:
+        i, j = pairwise.unordered_pairs(labels)
+        valid = ops.take(labels, i) == ops.take(labels, j)
+    hardest = ops.argmax(ops.where(negatives, scores, -_NEVER), axis=1)
+    rows = i, j, ops.take(hardest, i), ops.take(hardest, j)
+    i, j, k, l = (ops.cast(row, "int32") for row in rows)  # noqa: E741
+    has_negative = ops.any(negatives, axis=1)
+    return Quadruplets(i, j, k, l, valid & ops.take(has_negative, i) & ops.take(has_negative, j))

@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_finite, check_one_of, check_positive
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("entropy", kind="regularizer")
@@ -15,36 +14,23 @@ class EntropyRegularizer(MetricLoss):
         "pairs":  - mean H(p[i, j]),  p[i, j] = sigmoid(threshold - D[i, j])
         "parzen": log( mean_{i, j} exp(-D[i, j] / (4 bandwidth²)) ), with i = j
 
-    H is the binary entropy. The first pulls every distance towards the threshold: it increases the
-    distances within classes and decreases those between classes. The second, Rényi's entropy of a
-    Gaussian kernel density estimate, spreads all rows.
-    For use with a loss, in `RegularizedLoss`.
+    H is the binary entropy. The first pulls every distance towards the threshold. The second,
+    Rényi's entropy of a Gaussian kernel density estimate, spreads all rows. For use with a loss, in
+    `RegularizedLoss`.
 
     Args:
         of: `"pairs"`, the prediction whether two rows are of one class; or `"parzen"`, the density
             of the rows.
         threshold: Squared distance at which both answers are equally likely.
         bandwidth: Standard deviation of the Gaussian on each row, in distance; > 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
-        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs. 0 when the batch
-        holds a single row.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
+        As `MetricLoss`; labels are not used. Returns <= 0: above -0.7 for pairs.
 
     Source:
-        Niu, Dai, Yamada, Sugiyama. Information-theoretic semi-supervised metric learning via
-        entropy regularization. ICML 2012.
+        Niu, Dai, Yamada, Sugiyama. Semi-supervised metric learning via entropy. ICML 2012.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section IV,
         which compares with it without a formula: the two here are the two possible readings.
-
-    Example:
-        >>> regularizer = EntropyRegularizer(threshold=2.0)
-        >>> print(round(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [0., 1.]]))), 4))
-        -0.6931
     """
 
     def __init__(self, *, of="pairs", threshold=1.0, bandwidth=0.5, normalize=True, name="entropy"):

@@ -1,8 +1,7 @@
 from keras import ops
 
 from tfdml import pairwise
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("gor", kind="regularizer")
@@ -20,20 +19,9 @@ class GlobalOrthogonalRegularizer(MetricLoss):
         normalize: Whether rows are scaled to unit length first.
         name: Name of the loss in logs.
 
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
-
     Source:
         Zhang, Yu, Kumar, Chang. Learning spread-out local feature descriptors. ICCV 2017.
         Differs: all negative pairs, where the original draws one for each row.
-
-    Example:
-        >>> regularizer = GlobalOrthogonalRegularizer()
-        >>> print(float(regularizer(np.array([0, 1]), np.array([[1., 0.], [1., 0.]]))))
-        1.5
     """
 
     def __init__(self, *, normalize=True, name="gor"):

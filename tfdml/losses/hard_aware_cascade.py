@@ -12,15 +12,12 @@ from tfdml.checks import (
     check_positive,
     check_type,
 )
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import MetricLoss, register
 
 
 @register("hdc", published={"mine_positives": True})
 @register(
-    "hard_contrastive",
-    {"levels": 1, "hard_ratios": (0.5,)},
-    published={"mine_positives": True},
+    "hard_contrastive", {"levels": 1, "hard_ratios": (0.5,)}, published={"mine_positives": True}
 )
 class HardAwareCascadeLoss(MetricLoss):
     """Hard-aware cascade: a contrastive loss of the hardest pairs at several levels of a network.
@@ -34,38 +31,31 @@ class HardAwareCascadeLoss(MetricLoss):
         loss = Σ_k level_weights[k] * Σ_{(i, j) kept at level k} l_k[i, j]
 
     where the sum of each level is divided according to `average_over`. Level k keeps the share
-    `hard_ratios[k]` of all negative pairs, the hardest by l as defined by `selection`, and with
-    `mine_positives` the same share of the positive pairs. The selection has no gradient.
+    `hard_ratios[k]` of all negative pairs, the hardest by l, and with `mine_positives` the same
+    share of the positive pairs. The selection has no gradient.
 
     Args:
         levels: Number of equal parts of an embedding, from the shallowest level to the deepest.
-        hard_ratios: Share of pairs kept at each level, above 0 and up to 1, relative to all pairs
-            of the batch, rounded down. For shares relative to the previous level, pass their
-            cumulative products.
+        hard_ratios: Share of all pairs of the batch kept at each level, rounded down, above 0 and
+            up to 1.
         margin: Distance above which a negative pair has no loss, in squared distance (0 to 4 for
             unit rows), or in distance if not `squared`; > 0.
         squared: Whether D is the squared Euclidean distance.
         selection: `"own_all"`: each level ranks all pairs by its own l; `"cascade"`: the pairs kept
-            by the previous level, by its own l; `"previous"`: the pairs kept by the previous level,
-            by the l of the previous level.
+            by the previous level, by its own l; `"previous"`: these, by the l of that level.
         average_over: `"active"` (kept pairs with a loss above 0), `"ordered"` (the same, but
             ranking and counting negative pairs in both orders, as in the released code; requires
             `selection="own_all"`), `"pairs"` (kept pairs) or `"sum"` (no division).
         level_weights: Factor of each level, >= 0; ones if None.
         negative_factor: Factor of negative pairs, > 0.
-        mine_positives: Whether to select positive pairs too, as the paper does; otherwise all are
-            kept.
+        mine_positives: Whether to select positive pairs too, as the paper does.
         normalize: Whether the rows of each level are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
-        As `MetricLoss`, of (batch, levels * dim) floats, the concatenated embeddings of the levels,
-        each made unit length unless `normalize=False`. Returns >= 0; 0 when the batch holds a
-        single row.
+        As `MetricLoss`, of (batch, levels * dim) floats, the concatenated embeddings of the levels.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
-        ValueError: For wrong inputs or options, or if the embeddings do not divide into levels.
+        ValueError: If the embeddings do not divide into levels.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eqs. 5-11. Its text
@@ -74,9 +64,8 @@ class HardAwareCascadeLoss(MetricLoss):
         `negative_factor=10`. `"hard_contrastive"` is its baseline: one level.
         Differs: all positive pairs are kept, which has higher recall on photographs and characters;
         `tfdml.losses.get("hdc", preset="published")` mines them. Averages are over active pairs,
-        where the paper prints a sum; squared distances, as in the code, where the paper's are not
-        squared; the full gradient, where the code propagates half of it. Ties of the loss are
-        broken by order in the batch.
+        where the paper prints a sum; squared distances, as in the code; the full gradient, where
+        the code propagates half of it. Ties go by the order in the batch.
 
     Example:
         >>> loss = HardAwareCascadeLoss(levels=2, hard_ratios=(1.0, 0.5))
@@ -104,24 +93,18 @@ class HardAwareCascadeLoss(MetricLoss):
         [levels] = check_integer(1, levels=levels)
         self.traits = dataclasses.replace(self.traits, levels=levels)
         self.hard_ratios = self._per_level("hard_ratios", hard_ratios)
-        check(
-            all(0 < ratio <= 1 for ratio in self.hard_ratios),
-            "`hard_ratios` must be > 0 and <= 1",
-            hard_ratios=hard_ratios,
-        )
-        factors = check_positive(margin=margin, negative_factor=negative_factor)
-        self.margin, self.negative_factor = factors
-        self.squared, self.mine_positives = check_bool(
-            squared=squared, mine_positives=mine_positives
-        )
+        are_shares = all(0 < ratio <= 1 for ratio in self.hard_ratios)
+        check(are_shares, "`hard_ratios` must be > 0 and <= 1", hard_ratios=hard_ratios)
+        [self.margin] = check_positive(margin=margin)
+        [self.negative_factor] = check_positive(negative_factor=negative_factor)
+        [self.squared] = check_bool(squared=squared)
+        [self.mine_positives] = check_bool(mine_positives=mine_positives)
         [self.selection] = check_one_of(("own_all", "cascade", "previous"), selection=selection)
         means = ("active", "ordered", "pairs", "sum")
         [self.average_over] = check_one_of(means, average_over=average_over)
-        check(
-            average_over != "ordered" or selection == "own_all",
-            "`average_over='ordered'` requires `selection='own_all'`",
-            selection=selection,
-        )
+        expectation = "`average_over='ordered'` requires `selection='own_all'`"
+        allowed = average_over != "ordered" or selection == "own_all"
+        check(allowed, expectation, selection=selection)
         self.level_weights = level_weights
         if level_weights is not None:
             self.level_weights = self._per_level("level_weights", level_weights)
@@ -161,11 +144,9 @@ class HardAwareCascadeLoss(MetricLoss):
 
     def _width(self, embeddings):
         width = embeddings.shape[1]
-        check(
-            isinstance(width, int) and width % self.levels == 0,
-            "the width of `embeddings` must be a multiple of `levels`",
-            **{"embeddings.shape": tuple(embeddings.shape), "levels": self.levels},
-        )
+        received = {"embeddings.shape": tuple(embeddings.shape), "levels": self.levels}
+        divides = isinstance(width, int) and width % self.levels == 0
+        check(divides, "the width of `embeddings` must be a multiple of `levels`", **received)
         return width // self.levels
 
     def _copies(self, losses, labels):
@@ -175,10 +156,7 @@ class HardAwareCascadeLoss(MetricLoss):
         same = labels[:, None] == labels[None, :]
         pairs = candidates = [~same & upper, same & upper]
         each = (2.0 if self.average_over == "ordered" else 1.0, 1.0)
-        sizes = [
-            count * ops.sum(ops.cast(mask, losses.dtype))
-            for mask, count in zip(pairs, each, strict=True)
-        ]
+        sizes = [ops.sum(ops.cast(mask, losses.dtype)) for mask in pairs]
         levels = []
         for level, ratio in enumerate(self.hard_ratios):
             if self.selection == "own_all":
@@ -193,19 +171,11 @@ class HardAwareCascadeLoss(MetricLoss):
 
 
 def _hardest(losses, candidates, ratio, size, each):
-    """(batch, batch) copies of the hardest candidates; of all candidates for a ratio of 1.
-
-    Args:
-        losses: (batch, batch) floats >= 0, larger for harder pairs; ties go to the first.
-        candidates: (batch, batch) booleans, false on and below the diagonal.
-        ratio: Share of the copies that is kept, where there are enough candidates.
-        size: Number of copies of all pairs.
-        each: Copies of each pair.
-    """
+    """(n, n) copies, up to `each`, of the hardest `ratio` of `size` pairs; ties go to the first."""
     if ratio == 1:
         return ops.where(candidates, ops.cast(each, losses.dtype), 0.0)
     # With slack for ratios such as 0.29, whose floats are slightly too small.
-    wanted = ops.floor(ratio * size + 1e-3)
+    wanted = ops.floor(ratio * each * size + 1e-3)
     listed = ops.where(candidates, losses, -1.0)  # below every loss
     once = pairwise.entries(listed, *pairwise.unordered_pairs(listed))
     ranked = ops.sort(ops.append(once, -ops.ones(1, losses.dtype)))  # also of a batch without pairs

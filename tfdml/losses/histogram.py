@@ -1,8 +1,7 @@
 from keras import ops
 
 from tfdml.checks import check_integer
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("histogram")
@@ -15,30 +14,20 @@ class HistogramLoss(PairLoss):
 
         loss = Σ_r n[r] Σ_{q <= r} p[q]
 
-    There is no margin to choose: it is 0 when all positive pairs are more similar than all negative
-    ones by two steps between nodes, 4 / (num_bins - 1).
+    It is 0 when all positive pairs are more similar than all negative ones by two steps between
+    nodes, 4 / (num_bins - 1).
 
     Args:
         num_bins: Nodes from similarity -1 to 1, both included; >= 2. The paper finds results
             stable from 51 to 401.
         normalize: Whether rows are scaled to unit length first. Similarities are products of
             rows, clamped to [-1, 1].
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: in [0, 1]; 0 when the batch holds no positive or no negative pair.
 
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
-
     Source:
         Ustinova, Lempitsky. Learning deep embeddings with histogram loss. NIPS 2016, section 3.
-
-    Example:
-        >>> loss = HistogramLoss(num_bins=21)
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [-1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
-        0.75
     """
 
     def __init__(self, *, num_bins=201, normalize=True, name="histogram"):

@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("lifted", published={"margin": 1.0})
@@ -27,24 +26,11 @@ class LiftedStructuredLoss(PairLoss):
             same with the outer maximum replaced by a plus (the paper's footnote 1).
         normalize: Whether rows are scaled to unit length first. The paper trains and tests on
             raw rows.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
-        Song, Xiang, Jegelka, Savarese. Deep metric learning via lifted structured feature
-        embedding. CVPR 2016, eqs. 3 and 4.
+        Song, Xiang, Jegelka, Savarese. Lifted structured feature embedding. CVPR 2016, eqs. 3, 4.
         Differs: a batch without a positive pair has loss 0, and the distance of equal rows has the
-        gradient 0; the paper divides by zero in both cases.
-
-    Example:
-        >>> loss = LiftedStructuredLoss(margin=1.0, variant="max")
-        >>> print(float(loss(np.array([0, 0, 1]), np.array([[0.], [1.], [2.]]))))
-        0.5
+        gradient 0; the paper divides by zero.
     """
 
     def __init__(self, *, margin=None, variant="smooth", normalize=False, name="lifted"):

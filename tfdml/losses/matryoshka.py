@@ -2,7 +2,7 @@ import dataclasses
 
 from tfdml.checks import check, check_counts, check_not_negative
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
 
 
 @register("matryoshka")
@@ -14,21 +14,16 @@ class MatryoshkaLoss(WrappedLoss):
     With a `base` of unit rows, the first numbers of each row are scaled to unit length again.
 
     Args:
-        base: A `MetricLoss` of one level, a name, or a dict of a name and options, as for
-            `RegularizedLoss`. Proxies are cut like the rows, except in the
+        base: As for `RegularizedLoss`, of one level. Proxies are cut like the rows, except in the
             distances between the centers of `soft_triple`.
         dims: Numbers of dimensions, such as (128, 64, 32, 16).
         weights: Factor of each, >= 0; ones if None.
-        name: Name of the loss in logs.
 
     Attributes:
         layers: Those of `base`.
 
     Call:
         As `base`, of (batch, dim) floats with dim at least the largest of `dims`.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Kusupati et al. Matryoshka representation learning. NeurIPS 2022, eq. 1. Differs: the sizes
@@ -45,19 +40,13 @@ class MatryoshkaLoss(WrappedLoss):
         super().__init__(base, name=name)
         traits = self.base.traits
         check(traits.levels == 1, "`base` must be of one level", levels=traits.levels)
-        check(
-            not (traits.learns_similarity or traits.compares_batches),
-            "`base` must not learn a similarity or keep a memory, which have one width",
-            base=self.base.name,
-        )
+        has_one_width = traits.learns_similarity or traits.compares_batches
+        expectation = "`base` must not learn a similarity or keep a memory, which have one width"
+        check(not has_one_width, expectation, base=self.base.name)
         check_counts(dims=dims)
         weights = [1.0] * len(dims) if weights is None else weights
-        check(
-            isinstance(weights, (list, tuple)) and len(weights) == len(dims),
-            "`weights` must have one number per dim",
-            weights=weights,
-            dims=dims,
-        )
+        fits = isinstance(weights, (list, tuple)) and len(weights) == len(dims)
+        check(fits, "`weights` must have one number per dim", weights=weights, dims=dims)
         named = {f"weights[{place}]": weight for place, weight in enumerate(weights)}
         self._weights = tuple(check_not_negative(**named))  # `weights` are those of Keras
         self.dims = tuple(map(int, dims))
@@ -75,12 +64,9 @@ class MatryoshkaLoss(WrappedLoss):
 
     def call(self, batch):
         width = batch.embeddings.shape[1]
-        check(
-            isinstance(width, int) and max(self.dims) <= width,
-            "`dims` must not exceed the width of the embeddings, which must be known",
-            dims=self.dims,
-            width=width,
-        )
+        fits = isinstance(width, int) and max(self.dims) <= width
+        expectation = "`dims` must not exceed the width of the embeddings, which must be known"
+        check(fits, expectation, dims=self.dims, width=width)
         total = 0.0
         for dim, weight in zip(self.dims, self._weights, strict=True):
             cut = dataclasses.replace(batch, embeddings=batch.embeddings[:, :dim])

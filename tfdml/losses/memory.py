@@ -5,9 +5,8 @@ from keras import ops
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import EmbeddingMemory
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import PairLoss, register
 from tfdml.losses.batch import References
-from tfdml.losses.registry import register
 
 
 @register("memory")
@@ -17,34 +16,29 @@ class CrossBatchMemoryLoss(WrappedLoss):
         loss = base(batch, batch) + weight * base(batch, memory)
 
     The memory holds the last `size` embeddings, without gradient, those of the batch among them; a
-    row is never paired with itself. The second part begins at `start_step`, when embeddings move
-    slowly. The memory is written and read in training only, and saved with the model: outside
-    training the loss is that of `base` on the batch.
+    row is never paired with itself. It is written and read in training only, and saved with the
+    model: outside training the loss is that of `base` on the batch.
 
     Args:
-        base: A `PairLoss`, a name, or a dict of a name and options, as for `RegularizedLoss`.
+        base: As for `RegularizedLoss`, a `PairLoss`.
         size: Embeddings in the memory; at least a batch. Published: up to the training set.
-        start_step: Number of training steps before the memory is used; >= 0.
+        start_step: Training steps before the memory is used, when embeddings move slowly; >= 0.
         weight: Factor of the second part; > 0.
-        name: Name of the loss in logs.
 
     Attributes:
         layer: `EmbeddingMemory`; built by `EmbeddingModel` or the first call.
 
     Call:
-        As `base`, of any labels but -2**31, which marks an empty place of the memory; on JAX they
-        must fit 32 bits. In `training` it compares the batch with the memory and writes it there.
+        As `base`, of any labels but -2**31, which marks an empty place; on JAX they must fit 32
+        bits.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or if `base` is no objective over pairs.
-        ValueError: For wrong inputs or options, a batch that exceeds the memory; or by `compile`
-            of a plain `keras.Model`, which would not keep the memory.
+        TypeError: If `base` is no objective over pairs.
+        ValueError: If a batch exceeds the memory.
 
     Source:
-        Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020, Algorithm
-        1. Their contrastive loss sums over pairs and divides by the batch, so that the second part
-        grows with the memory.
-        Differs: both parts are averaged as `base` is.
+        Wang, Zhang, Huang, Scott. Cross-batch memory for embedding learning. CVPR 2020.
+        Differs: both parts are averaged as `base` is, where theirs grows with the memory.
 
     Example:
         >>> loss = CrossBatchMemoryLoss(base="contrastive", size=4, start_step=0)

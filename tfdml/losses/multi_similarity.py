@@ -2,8 +2,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_finite, check_not_negative, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("multi_similarity")
@@ -24,27 +23,11 @@ class MultiSimilarityLoss(PairLoss):
         beta: Inverse temperature of the negatives; > 0. Published: 50; the authors' code: 40.
         threshold: Cosine at which pairs begin to cost, λ; -1 to 1.
         epsilon: Slack of the miner in cosine, >= 0; None to keep all pairs.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no pair that the miner keeps.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
-        Wang, Han, Huang, Dong, Scott. Multi-similarity loss with general pair weighting for deep
-        metric learning. CVPR 2019, eqs. 11, 13 and 15.
+        Wang, Han, Huang, Dong, Scott. Multi-similarity loss. CVPR 2019, eqs. 11, 13 and 15.
         Differs: the threshold is that of the authors' code, 0.5, where the paper prints 1, with
-        which negatives hardly count. A row without positives, or without negatives, keeps nothing
-        under the miner, where that code fails.
-
-    Example:
-        >>> loss = MultiSimilarityLoss(epsilon=None)
-        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        0.7711
+        which negatives hardly count; a row without positives or negatives keeps nothing.
     """
 
     def __init__(
@@ -61,7 +44,7 @@ class MultiSimilarityLoss(PairLoss):
         self.alpha, self.beta = check_positive(alpha=alpha, beta=beta)
         [self.threshold] = check_finite(threshold=threshold)
         check(-1 <= threshold <= 1, "`threshold` must be from -1 to 1", threshold=threshold)
-        self.epsilon = None
+        self.epsilon = epsilon
         if epsilon is not None:
             [self.epsilon] = check_not_negative(epsilon=epsilon)
 

@@ -1,8 +1,8 @@
 import keras
 
 from tfdml.checks import check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy
 
 
 @register("norm_softmax")
@@ -14,30 +14,12 @@ class NormalizedSoftmaxLoss(ProxyLoss):
         loss = mean over rows i of log Σ_c exp(scale c[i, c]) - scale c[i, y]
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
-        initializer: As for `ArcFaceLoss`; published uniform in ±1 / √dim.
-        proxy_multiplier: Factor of the learning rate of the proxies, as for `ArcFaceLoss`.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; published uniform in ±1 / √dim.
 
     Source:
         Zhai, Wu. Classification is a strong baseline for deep metric learning. BMVC 2019, eq. 3.
         Differs: the proxies start at the class means.
-
-    Example:
-        >>> loss = NormalizedSoftmaxLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.4749
     """
 
     is_softmax = True

@@ -2,9 +2,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_not_negative, check_one_of, check_positive
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import PairLoss, register
 from tfdml.losses.batch import Batch, References
-from tfdml.losses.registry import register
 
 
 @register("npair", published={"pairs": "first", "scale": 1.0})
@@ -19,35 +18,17 @@ class NPairLoss(PairLoss):
 
     Args:
         pairs: `"all"`, every ordered positive pair against all rows of other classes; `"first"`,
-            the first two rows of each class (N-pair-mc; further rows of a class are not used);
-            `"disjoint"`, rows 1 and 2 of each class as one group, rows 3 and 4 as another, and so
-            on.
-        scale: Factor of the inner products, the inverse of a temperature; > 0. Products of unit
-            rows are at most 1: a scale of 10 to 20 trains well, 1 slowly.
-        l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows, whose length is
-            constant. The 0.002 of TensorFlow Addons is 0.001 here.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive or no negative pair, but for the
-        term of `l2`, which needs no negative one.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
+            the first two rows of each class (N-pair-mc); `"disjoint"`, rows 1 and 2 of each class
+            as one group, rows 3 and 4 as another, and so on.
+        scale: Factor of the inner products; > 0. For unit rows 10 to 20 trains well, 1 slowly.
+        l2: Weight of the squared length of raw rows; >= 0, and 0 for unit rows. The 0.002 of
+            TensorFlow Addons is 0.001 here.
 
     Source:
         Sohn. Improved deep metric learning with multi-class N-pair loss objective. NIPS 2016.
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 4.
-        Differs: unit rows, as in the second paper; the first trains raw rows with `l2`. A mean,
-        where eq. 4 prints a sum. Both take one negative of each other class and no scale:
-        `tfdml.losses.get("npair", preset="published")`.
-
-    Example:
-        >>> loss = NPairLoss(pairs="first", scale=1.0)
-        >>> rows = np.array([[1., 0.], [1., 0.], [0., 1.], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
-        0.3133
+        Differs: unit rows, as in the second paper, and a mean, where eq. 4 prints a sum. Both take
+        one negative of each other class and no scale, `preset="published"`.
     """
 
     def __init__(self, *, pairs="all", scale=16.0, l2=0.0, normalize=True, name="npair"):
@@ -78,10 +59,7 @@ class NPairLoss(PairLoss):
         return loss
 
     def _selected_pairs(self, batch):
-        """A batch of n / 2 anchors, with their positives in the same order as its references.
-
-        And the masks of the pairs that exist, and of the negatives in the group of the pair.
-        """
+        """A batch of n / 2 anchors and positives, and the masks of pairs and of negatives."""
         count = ops.shape(batch.labels)[0]
         order = ops.argsort(batch.labels)  # stable
         ordered = ops.take(batch.labels, order)

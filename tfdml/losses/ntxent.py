@@ -1,5 +1,5 @@
 from tfdml import pairwise
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
 from tfdml.losses.supcon import SupConLoss
 
 
@@ -14,33 +14,16 @@ class NTXentLoss(SupConLoss):
                log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]
 
     As `SINCERELoss`, but the mean is over all pairs at once, so that large classes weigh more.
-
-    With several labels a row, each pair is weighted by the overlap of the labels, as in
-    `SupConLoss`.
+    Several labels a row weigh pairs as in `SupConLoss`.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.5 and 0.1.
         margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `SupConLoss`.
-
-    Raises:
-        TypeError, ValueError: As `SupConLoss`.
 
     Source:
-        Chen, Kornblith, Norouzi, Hinton. A simple framework for contrastive learning of visual
-        representations. ICML 2020, eq. 1, for two views of each image.
+        Chen, Kornblith, Norouzi, Hinton. SimCLR. ICML 2020, eq. 1, for two views of each image.
         Differs: takes all positive pairs of a class; with two rows per class it is the paper's. The
         default temperature is lower, as suits labelled images.
-
-    Example:
-        >>> loss = NTXentLoss(temperature=1.0)
-        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        1.0032
     """
 
     positives_repel = False

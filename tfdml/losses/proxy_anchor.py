@@ -5,8 +5,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses._proxies import ProxyLoss, target_mask
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, target_mask
 
 
 @register("proxy_anchor")
@@ -19,31 +19,14 @@ class ProxyAnchorLoss(ProxyLoss):
              + 1 / C Σ_y log(1 + Σ_{i not of class y} exp(scale (c[i, y] + margin)))
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         scale: Inverse temperature of the cosines; > 0. Published: 32.
         margin: Of the cosine; >= 0. Published: 0.1.
-        initializer: As for `ArcFaceLoss`; the published deviation is √(2 / C).
-        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; the published deviation is √(2 / C).
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights.
 
     Source:
         Kim, Kim, Cho, Kwak. Proxy anchor loss for deep metric learning. CVPR 2020, eq. 4.
         Differs: the proxies start at the centred class means.
-
-    Example:
-        >>> loss = ProxyAnchorLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        1.6518
     """
 
     # Its terms are proxies with all rows.

@@ -3,8 +3,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_one_of, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy, target_mask
 
 
 @register("proxy_nca")
@@ -19,36 +19,15 @@ class ProxyNCALoss(ProxyLoss):
     |x - p|² = 2 - 2 c for unit rows, a scale of 18 is a factor of 9 on squared distances.
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
-        scale: Inverse temperature of the cosines; > 0.
-            Published: 18 for `"plusplus"`, 2 for `"classic"`.
+        scale: Inverse temperature of the cosines; > 0. Published: 18, 2 for `"classic"`.
         variant: `"plusplus"` or `"classic"`.
-        initializer: As for `ArcFaceLoss`; the published deviation is 1 / 8.
-        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights; the
-            published ratios of 10⁴ and more belong to their optimizer.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; the published deviation is 1 / 8.
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights.
 
     Source:
-        Movshovitz-Attias, Toshev, Leung, Ioffe, Singh. No fuss distance metric learning using
-        proxies. ICCV 2017, eq. 4 (`"classic"`).
+        Movshovitz-Attias et al. No fuss distance metric learning. ICCV 2017, eq. 4 (`"classic"`).
         Teh, DeVries, Taylor. ProxyNCA++. ECCV 2020, eq. 6 (`"plusplus"`).
-        Differs: batches, pooling and rates of ProxyNCA++ are settings of a run, not of the loss;
-        the proxies start at the class means.
-
-    Example:
-        >>> loss = ProxyNCALoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.4749
+        Differs: the proxies start at the class means.
     """
 
     is_softmax = True

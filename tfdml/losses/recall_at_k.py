@@ -6,8 +6,7 @@ from tfdml import pairwise
 from tfdml.checks import check_bool, check_counts, check_integer, check_positive
 from tfdml.layers import Draws
 from tfdml.losses._soft_ranks import ranked_masks, sigmoid_step, soft_ranks
-from tfdml.losses.base import LearnedLoss, PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import LearnedLoss, PairLoss, register
 
 
 @register("recall_at_k")
@@ -24,46 +23,28 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
     Queries without a positive do not count. The loss has a positive minimum, as σ_count(0) = 0.5.
 
     With `mix`, in training, every pair of rows x, y of one class adds a virtual row of that class,
-    a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each. Virtual rows are
-    queries, positives and negatives like the others. Their similarities follow from those of the
-    rows: no image is embedded twice.
+    a x + (1 - a) y, not scaled to unit length, with a from 0 to 1 drawn for each: a query, positive
+    and negative like the others.
 
     Args:
         k: Numbers of neighbours; positive integers.
         rank_temperature: Of the smooth ranks, in cosine; > 0.
         count_temperature: Of the smooth counts, in ranks; > 0.
-        rank_self: Whether the query itself is among the rows that are ranked, as in the authors'
-            code, where every rank is one too large.
+        rank_self: Whether the query itself is ranked, as in the authors' code.
         mix: Rows of a class, m >= 2, if the pairs of a class are mixed (SiMix); None for no
-            virtual rows. A batch has places for those of classes of m rows, batch * (m - 1) / 2;
-            of larger classes, pairs beyond the places are left out.
+            virtual rows. A batch has batch * (m - 1) / 2 places; pairs beyond them are left out.
         seed: Integer that seeds the draws.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Attributes:
-        layer: With `mix`, a layer `Draws`, whose state is saved: a run resumes with the same
-            draws.
+        layer: With `mix`, a layer `Draws`, with whose state a run resumes.
 
     Call:
-        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1; 0 when the batch holds
-        no positive pair.
-
-    Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or an option of a wrong type.
-        ValueError: For wrong inputs or options; with `mix` also in a plain `keras.Model`, which
-            would not mix.
+        As `MetricLoss`; `training` adds virtual rows. It is from 0 to 1.
 
     Source:
-        Patel, Tolias, Matas. Recall@k surrogate loss with large batches and similarity mixup. CVPR
-        2022, eqs. 3 to 7, and their similarity mixup; the minimum with K in the numerator is that
-        of their code.
+        Patel, Tolias, Matas. Recall@k surrogate loss. CVPR 2022, eqs. 3 to 7, and their similarity
+        mixup; the minimum with K in the numerator is that of their code.
         Differs: the query itself is not ranked, as in the paper; the authors' code ranks it.
-
-    Example:
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(RecallAtKLoss(k=(1,))(np.array([0, 0, 1]), rows)), 4))
-        0.5
     """
 
     def __init__(
@@ -79,9 +60,8 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
         name="recall_at_k",
     ):
         super().__init__(normalize=normalize, name=name)
-        self.rank_temperature, self.count_temperature = check_positive(
-            rank_temperature=rank_temperature, count_temperature=count_temperature
-        )
+        [self.rank_temperature] = check_positive(rank_temperature=rank_temperature)
+        [self.count_temperature] = check_positive(count_temperature=count_temperature)
         [self.rank_self] = check_bool(rank_self=rank_self)
         check_counts(k=k)
         self.k = tuple(map(int, k))
@@ -118,12 +98,7 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
 def pairs_of_classes(labels, size):
     """The unordered pairs of rows of one class, in as many places as classes of `size` rows have.
 
-    Args:
-        labels: (n,) integers.
-        size: Rows of a class; pairs beyond the places are left out, places beyond them unused.
-
-    Returns:
-        Two vectors of n (size - 1) / 2 rows, and booleans: whether the place is used.
+    Two vectors of n (size - 1) / 2 rows, and booleans: whether the place is used.
     """
     count = ops.shape(labels)[0]
     index = ops.arange(count)
@@ -138,16 +113,9 @@ def pairs_of_classes(labels, size):
 
 
 def with_mixed_rows(similarities, one, other, shares):
-    """Dot products of n rows and, after them, m rows: shares * one + (1 - shares) * other.
+    """(n + m, n + m) dot products of n rows and, after them, m mixed ones.
 
-    Args:
-        similarities: (n, n) floats, the dot products of the rows.
-        one: (m,) integers, rows.
-        other: (m,) integers, rows.
-        shares: (m,) floats from 0 to 1.
-
-    Returns:
-        (n + m, n + m) floats.
+    A mixed row is shares * one + (1 - shares) * other, of two of the rows.
     """
 
     def mixed(rows):

@@ -1,46 +1,14 @@
 """Builds losses by their names, under which their classes register themselves."""
 
 import inspect
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
 from tfdml import losses
 from tfdml.checks import check, check_type, unknown_name
-from tfdml.losses.base import MetricLoss
+from tfdml.losses.base import ENTRIES, MetricLoss
 from tfdml.losses.index import LOSSES, REGULARIZERS, check_names, check_preset
-
-
-class Entry(NamedTuple):
-    """What a name stands for."""
-
-    loss: Any  # the class
-    implied: dict  # options that the name implies
-    published: dict  # the options of the paper, where the defaults differ
-
-
-ENTRIES = {"loss": {}, "regularizer": {}}
-
-
-def register(name, implied=None, *, published=None, kind="loss"):
-    """Makes a class known by a name, and to Keras, which saves it.
-
-    Args:
-        name: Name for `get`, or for `get_regularizer`.
-        implied: {option: value} that the name implies.
-        published: {option: value} of the paper, for `preset="published"`, where defaults differ.
-        kind: `"loss"` or `"regularizer"`.
-
-    Returns:
-        A decorator of the class.
-    """
-
-    def registered(loss):
-        ENTRIES[kind][name] = Entry(loss, implied or {}, published or {})
-        keras.saving.register_keras_serializable("tfdml")(loss)
-        return loss
-
-    return registered
 
 
 def options_of(loss):
@@ -54,10 +22,9 @@ def get(name, /, *, preset=None, **options) -> Any:
 
     Args:
         name: A key of `LOSSES`, such as `"lifted"`; or a dict of a name and options, `{"name":
-            "lifted", "margin": 0.5}`; or a Keras config, `{"class_name": ..., "config": ...}`; or a
-            loss, which is returned.
+            "lifted", "margin": 0.5}`; or a Keras config; or a loss, which is returned.
         preset: None for the defaults, or `"published"` for the options of the paper, for losses in
-            `PUBLISHED`, whose defaults differ.
+            `PUBLISHED`.
         **options: Options of that loss; a dict is merged into the dict that the name or the preset
             implies, unless it has a `"name"`.
 
@@ -68,12 +35,9 @@ def get(name, /, *, preset=None, **options) -> Any:
         ValueError: If the name, an option or its value is unknown; the message lists the known.
     """
     if isinstance(name, dict) or hasattr(name, "get_config"):
-        check(
-            not options and preset is None,
-            "options go with the name of a loss, not with a loss or a config",
-            options=sorted(options),
-            preset=preset,
-        )
+        expectation = "options go with the name of a loss, not with a loss or a config"
+        alone = not options and preset is None
+        check(alone, expectation, options=sorted(options), preset=preset)
         return resolve(loss=name) if isinstance(name, dict) else name
     return _build("loss", LOSSES, name, preset, options)
 
@@ -88,19 +52,13 @@ def resolve(build=get, /, **received) -> Any:
     ((argument, given),) = received.items()
     if isinstance(given, MetricLoss):
         return given
-    check_type(
-        isinstance(given, (str, dict)),
-        f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options",
-        **received,
-    )
+    expectation = f"`{argument}` must be a MetricLoss, a name, or a dict of a name and options"
+    check_type(isinstance(given, (str, dict)), expectation, **received)
     if "class_name" in given and isinstance(given, dict):
         return keras.losses.get(given)
     options = {"name": given} if isinstance(given, str) else dict(given)
-    check(
-        isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options),
-        f"`{argument}` must have a name among its options",
-        **received,
-    )
+    is_named = isinstance(options.get("name"), str) and all(isinstance(key, str) for key in options)
+    check(is_named, f"`{argument}` must have a name among its options", **received)
     return build(options.pop("name"), **options)
 
 

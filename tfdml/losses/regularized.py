@@ -1,6 +1,7 @@
 from tfdml.checks import check, check_positive
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.registry import get_regularizer, register, resolve
+from tfdml.losses.base import register
+from tfdml.losses.registry import get_regularizer, resolve
 
 
 @register("regularized")
@@ -12,10 +13,8 @@ class RegularizedLoss(WrappedLoss):
     Args:
         base: A `MetricLoss`, or a name or a dict of a name and options for `tfdml.losses.get`, such
             as `{"name": "triplet", "margin": 0.2}`.
-        regularizer: The same for a regularizer: `"entropy"`, `"gor"`, or `"density"` with its
-            options. `DensityAdaptiveLoss` takes the latter as arguments of its own.
+        regularizer: The same for `"entropy"`, `"gor"`, or `"density"` with its options.
         weight: Factor of the regularizer; > 0.
-        name: Name of the loss in logs.
 
     Attributes:
         layer: The layer of the regularizer, or else of `base`; None if neither has one.
@@ -25,12 +24,8 @@ class RegularizedLoss(WrappedLoss):
         As `base`. The regularizer gets unit rows, or if built with `normalize=False` the same rows
         as `base`. It may be negative if the regularizer is.
 
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
-
     Source:
-        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9, with the
-        bases contrastive, averaged over the batch, and npair, over disjoint pairs with scale 1.
+        Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, eq. 9.
 
     Example:
         >>> loss = RegularizedLoss(base="triplet", regularizer="gor", weight=0.5)
@@ -48,11 +43,8 @@ class RegularizedLoss(WrappedLoss):
 
     def _check_layers(self):
         names = [layer.name for layer in self.layers]
-        check(
-            len(set(names)) == len(names),
-            "`base` and `regularizer` must not have layers of the same name, as two densities do",
-            layers=names,
-        )
+        expectation = "`base` and `regularizer` must not have layers of the same name"
+        check(len({*names}) == len(names), f"{expectation}, as two densities do", layers=names)
 
     def prepare(self, labels, embeddings=None, features=None):
         super().prepare(labels, embeddings, features)

@@ -3,8 +3,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_finite, check_not_negative, check_positive
 from tfdml.losses._soft_ranks import average_precision_loss, ranked_masks, soft_ranks, true_step
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("roadmap")
@@ -34,27 +33,13 @@ class ROADMAPLoss(PairLoss):
         positive_target: Cosine from which positives cost nothing.
         negative_target: Cosine up to which negatives cost nothing.
         rank_self: Whether a query is a positive of itself, as in the authors' code.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no positive pair and no negative above its
-        target.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
-        Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision for image
-        retrieval. NeurIPS 2021, eqs. 4 to 7.
-        Differs: the offset is that of the authors' code, 1.44, which is not where the step meets
-        the line, 0.5 + σ(margin); both terms have the weight 1, as in their settings, where the
-        paper writes 0.5 and 0.5. A query is not a positive of itself; with `rank_self` it is.
-
-    Example:
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(ROADMAPLoss(calibration=0.0)(np.array([0, 1, 0]), rows)), 4))
-        0.9848
+        Ramzi, Thome, Rambour, Audebert, Bitot. Robust and decomposable average precision. NeurIPS
+        2021, eqs. 4 to 7.
+        Differs: the offset is that of the authors' code, 1.44, not that where the step meets the
+        line, 0.5 + σ(margin); both terms have the weight 1, as in their settings. A query is not a
+        positive of itself; with `rank_self` it is.
     """
 
     def __init__(

@@ -5,9 +5,9 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_positive, check_type
 from tfdml.layers import ClassSampler
-from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss
 
 
 @register("sampled_classes")
@@ -19,12 +19,10 @@ class SampledClassesLoss(WrappedLoss):
     `SGD` also update the proxies of these classes alone. Otherwise, `base` sees all classes.
 
     Args:
-        base: An objective whose classes compete in a softmax, by name, or as a dict of a name and
-            options: `"norm_softmax"`, `"proxy_nca"`, `"cosface"`, `"arcface"` or
-            `"sub_center_arcface"`.
+        base: As for `RegularizedLoss`, with a softmax over classes: `"norm_softmax"`,
+            `"proxy_nca"`, `"cosface"`, `"arcface"` or `"sub_center_arcface"`.
         rate: Share of the classes in a step, above 0 and up to 1; at least as many as a batch has.
         seed: Integer that seeds the draws.
-        name: Name of the loss in logs.
 
     Attributes:
         layer: The `ClassProxies` of `base`.
@@ -34,16 +32,14 @@ class SampledClassesLoss(WrappedLoss):
         As `base`; `training` samples classes.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or if `base` has no softmax over proxies.
-        ValueError: For wrong inputs or options.
+        TypeError: If `base` has no softmax over proxies.
         InvalidArgumentError: If a batch has more classes than are sampled or a label of no class,
             in TensorFlow; the loss is NaN under XLA and on other backends.
 
     Source:
-        An et al. Partial FC: training 10 million identities on a single machine. ICCVW 2021; An et
-        al. Killing two birds with one stone. CVPR 2022.
+        An et al. Partial FC. ICCVW 2021; Killing two birds with one stone. CVPR 2022.
         Differs: a single device holds all proxies; moments of proxies that were not sampled do not
-        decay, where the authors' optimizer moves them on.
+        decay.
 
     Example:
         >>> loss = SampledClassesLoss(base={"name": "cosface", "num_classes": 1000}, rate=0.1)
@@ -54,10 +50,9 @@ class SampledClassesLoss(WrappedLoss):
 
     def __init__(self, *, base, rate=0.1, seed=0, name="sampled_classes"):
         super().__init__(base, name=name)
+        is_softmax = isinstance(self.base, ProxyLoss) and self.base.is_softmax
         check_type(
-            isinstance(self.base, ProxyLoss) and self.base.is_softmax,
-            "`base` must have a softmax over proxies, as 'arcface' has",
-            base=base,
+            is_softmax, "`base` must have a softmax over proxies, as 'arcface' has", base=base
         )
         [self.rate] = check_positive(rate=rate)
         check(rate <= 1, "`rate` must be <= 1", rate=rate)
@@ -79,13 +74,9 @@ class SampledClassesLoss(WrappedLoss):
 
     def check_run(self, *, classes, **run):
         super().check_run(classes=classes, **run)
-        check(
-            classes <= self._count,
-            "`rate` must sample at least as many classes as a batch may have",
-            rate=self.rate,
-            sampled=self._count,
-            classes=classes,
-        )
+        expectation = "`rate` must sample at least as many classes as a batch may have"
+        received = {"rate": self.rate, "sampled": self._count, "classes": classes}
+        check(classes <= self._count, expectation, **received)
 
     def call(self, batch):
         if not batch.training or self.num_classes is None:

@@ -1,4 +1,4 @@
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
 from tfdml.losses.supcon import SupConLoss
 
 
@@ -12,37 +12,18 @@ class SINCERELoss(SupConLoss):
         loss = mean over anchors i of the mean over positives p of
                log(exp(t[i, p]) + Σ_{n in N(i)} exp(z[i, n])) - t[i, p]
 
-    Unlike `SupConLoss`, positives do not repel each other. Anchors without a positive do not
-    count.
-
-    With several labels a row, each pair is weighted by the overlap of the labels, as in
-    `SupConLoss`.
+    Unlike in `SupConLoss`, positives do not repel each other. Anchors without a positive do not
+    count. Several labels a row weigh pairs as there.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.07.
         margin: Advantage of a positive over negatives, in logits; >= 0. Published: 0.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `SupConLoss`.
-
-    Raises:
-        TypeError, ValueError: As `SupConLoss`.
 
     Source:
-        Feeney, Hughes. SINCERE: supervised information noise-contrastive estimation revisited.
-        2023, eq. 6.
-        Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin
-        (ε-SupInfoNCE).
+        Feeney, Hughes. SINCERE. 2023, eq. 6.
+        Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: ε-SupInfoNCE.
         Differs: with a margin it is larger than ε-SupInfoNCE by the margin, a constant; anchors
         without a positive do not count, where the authors' code averages over all rows.
-
-    Example:
-        >>> loss = SINCERELoss(temperature=1.0)
-        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        1.0032
     """
 
     positives_repel = False

@@ -1,7 +1,6 @@
 from tfdml.checks import check_bool, check_positive
 from tfdml.losses._soft_ranks import average_precision_loss, ranked_masks, sigmoid_step, soft_ranks
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 
 @register("smooth_ap")
@@ -20,26 +19,13 @@ class SmoothAPLoss(PairLoss):
     Args:
         temperature: Of the smooth step, in cosine; > 0.
         rank_self: Whether a query is a positive of itself, as in the authors' code.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`: from 0 to below 1; 0 when no query has a positive.
 
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
-
     Source:
-        Brown, Xie, Kalogeiton, Zisserman. Smooth-AP: smoothing the path towards large-scale image
-        retrieval. ECCV 2020, eqs. 4 to 6.
+        Brown, Xie, Kalogeiton, Zisserman. Smooth-AP. ECCV 2020, eqs. 4 to 6.
         Differs: a query is not a positive of itself, as in retrieval; with `rank_self` it is.
-
-    Example:
-        >>> rows = np.array([[1., 0.], [0.8, 0.6], [0., 1.]])
-        >>> print(round(float(SmoothAPLoss()(np.array([0, 0, 1]), rows)), 4))
-        0.0
-        >>> print(round(float(SmoothAPLoss()(np.array([0, 1, 0]), rows)), 4))
-        0.5
     """
 
     def __init__(self, *, temperature=0.01, rank_self=False, normalize=True, name="smooth_ap"):

@@ -3,8 +3,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses._proxies import ProxyLoss, cross_entropy, target_mask
-from tfdml.losses.registry import register
+from tfdml.losses.base import register
+from tfdml.losses.proxies import ProxyLoss, cross_entropy, target_mask
 
 
 @register("soft_triple")
@@ -22,37 +22,18 @@ class SoftTripleLoss(ProxyLoss):
         t = scale (S[i, y] - margin)
 
     Args:
-        num_classes: As for `ArcFaceLoss`.
         centers: Centers of each class, K; >= 1.
         scale: Inverse temperature of the cosines; > 0. Published: 20.
         gamma: Temperature of the softmax over centers; > 0.
         margin: Of the similarity; >= 0.
         weight: Of the distances between centers; >= 0.
-        initializer: As for `ArcFaceLoss`; published uniform in ±1 / √(C K).
-        proxy_multiplier: As for `ArcFaceLoss`, but None is 100 on top of pretrained weights.
-        name: Name of the loss in logs.
-
-    Attributes:
-        layer: As for `ArcFaceLoss`.
-
-    Call:
-        As for `ArcFaceLoss`.
-
-    Raises:
-        TypeError, ValueError: As for `ArcFaceLoss`.
+        initializer: As for `ProxyLoss`; published uniform in ±1 / √(C K).
+        proxy_multiplier: As for `ProxyLoss`, but None is 100 on top of pretrained weights.
 
     Source:
-        Qian, Shang, Sun, Hu, Li, Jin. SoftTriple loss: deep metric learning without triplet
-        sampling. ICCV 2019, eqs. 6 and 9.
-        Differs: 1e-5 below the root, as in the authors' code, keeps its slope finite at equal
-        centers; the sum over unordered pairs is divided by the number of ordered ones, as there;
-        the proxies start at the centred class means.
-
-    Example:
-        >>> loss = SoftTripleLoss(num_classes=2, centers=1, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.4785
+        Qian, Shang, Sun, Hu, Li, Jin. SoftTriple loss. ICCV 2019, eqs. 6 and 9; 1e-5 below the root
+        and the number of ordered pairs are those of their code.
+        Differs: the proxies start at the centred class means.
     """
 
     suggested_multiplier = 100.0
@@ -89,11 +70,7 @@ class SoftTripleLoss(ProxyLoss):
         return cross_entropy(labels, self.scale * ops.where(own, cosines - self.margin, cosines))
 
     def _similarities(self, cosines):
-        """S, (n, num_classes), from the cosines of all centers.
-
-        The slopes of S in the cosines are computed here, to hold fewer arrays of the shape of the
-        cosines than automatic differentiation does.
-        """
+        """S, (n, num_classes), with its slopes computed here, to hold fewer arrays."""
         fixed = ops.stop_gradient(cosines)
         # Several times as fast as `ops.softmax`, which is slow over a short axis.
         shares = ops.exp((fixed - ops.max(fixed, axis=2, keepdims=True)) / self.gamma)

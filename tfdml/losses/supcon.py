@@ -2,9 +2,8 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_not_negative, check_positive
-from tfdml.losses.base import PairLoss
+from tfdml.losses.base import PairLoss, register
 from tfdml.losses.batch import Traits
-from tfdml.losses.registry import register
 
 
 @register("supcon")
@@ -17,32 +16,23 @@ class SupConLoss(PairLoss):
         loss = mean over anchors i of the mean over positives p of
                weight[i, p] (log Σ_{a in A(i)} exp(z[i, a]) - z[i, p])
 
-    The other positives are in the denominator, so that positives also repel each other. Anchors
-    without a positive do not count.
-
-    The weight is 1 for two rows of one class. With several labels a row, it is the number of labels
-    that both rows have over the number that either has; rows that share a label are positives,
-    all others negatives, among them rows without labels.
+    Positives also repel each other. Anchors without a positive do not count. The weight is 1 for
+    two rows of one class. With several labels a row, it is the number of labels that both rows have
+    over the number that either has; rows that share one are positives, all others negatives.
 
     Args:
         temperature: Divisor of the cosines, T; > 0. Published: 0.1.
         margin: Advantage that a positive must have over all other pairs, in logits; >= 0. 0 for the
             published loss.
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
 
     Call:
         As `MetricLoss`, also of several labels a row; 0 when the batch holds no positive pair.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Khosla et al. Supervised contrastive learning. NeurIPS 2020, eq. 2 (L_out).
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
         Differs: a mean over the anchors, where eq. 2 prints a sum; without the factor
-        temperature / 0.07 of the code of both.
-        With a margin it is larger than ε-SupCon by the margin, a constant.
+        temperature / 0.07 of the code of both; larger than ε-SupCon by the margin, a constant.
 
     Example:
         >>> loss = SupConLoss(temperature=1.0)
@@ -73,25 +63,7 @@ class SupConLoss(PairLoss):
 
 
 def _pair_losses(logits, weights, negatives, margin, positives_repel):
-    """Weighted cross-entropy of each positive pair among the pairs of its anchor.
-
-    With z the logits:
-
-        loss[i, p] = log(exp(z[i, p] - margin) + Σ_{n in N(i)} exp(z[i, n])) - (z[i, p] - margin)
-
-    or, with `positives_repel`, with the sum of exp(z[i, j] - margin) over all positives j instead
-    of the first term; times the weight of the pair.
-
-    Args:
-        logits: (n, m) floats.
-        weights: (n, m) floats from 0 to 1, above 0 for the positives.
-        negatives: (n, m) booleans.
-        margin: Advantage that a positive must have, in logits.
-        positives_repel: Whether all positives of an anchor are in the denominator.
-
-    Returns:
-        (n, m) floats, 0 where `weights` are.
-    """
+    """(n, m) cross-entropies of pairs with weights, the positives, among those of their anchor."""
     positives = weights > 0
     if positives_repel:
         shifted = ops.where(positives, logits - margin, logits) if margin else logits
@@ -102,16 +74,11 @@ def _pair_losses(logits, weights, negatives, margin, positives_repel):
 
 
 def _positive_weights(batch):
-    """The weights of positive pairs and the mask of negative ones.
-
-    Of ids, (n,) integers, a positive pair has the weight 1; of several labels a row, (n,
-    num_labels), their overlap.
-    """
+    """The weights of positive pairs, 1 or the overlap of several labels; the mask of negatives."""
     dtype = batch.embeddings.dtype
     if len(batch.labels.shape) == 1:
         return ops.cast(batch.positives, dtype), batch.negatives
     labels, _, self_positions = batch.references
     overlap = pairwise.label_overlap(batch.labels, labels, dtype)
-    index = ops.arange(ops.shape(labels)[0], dtype=self_positions.dtype)
-    not_self = index[None, :] != self_positions[:, None]
-    return ops.where(not_self, overlap, 0.0), (overlap <= 0) & not_self
+    is_other = pairwise.is_other(labels, self_positions)
+    return ops.where(is_other, overlap, 0.0), (overlap <= 0) & is_other

@@ -5,8 +5,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_one_of, check_positive
-from tfdml.losses.base import PairLoss
-from tfdml.losses.registry import register
+from tfdml.losses.base import PairLoss, register
 
 _MANY = 16  # positives of an anchor, from which on sorting is faster than one after another
 
@@ -30,14 +29,6 @@ class TripletLoss(PairLoss):
         squared: Whether D is the squared Euclidean distance.
         average_over: `"triplets"` (all mined triplets), `"active"` (those with a loss above 0),
             `"batch"` (rows) or `"sum"` (no division).
-        normalize: Whether rows are scaled to unit length first.
-        name: Name of the loss in logs.
-
-    Call:
-        As `MetricLoss`: >= 0; 0 when the batch holds no valid triplet.
-
-    Raises:
-        TypeError, ValueError: For wrong inputs, as `MetricLoss`, or a wrong option.
 
     Source:
         Schroff, Kalenichenko, Philbin. FaceNet. CVPR 2015, eq. 3 ("all", "semihard").
@@ -79,10 +70,7 @@ class TripletLoss(PairLoss):
         return total / ops.maximum(count, 1.0)
 
     def _hardest(self, batch):
-        """Loss, active and mined triplets: one per anchor with a positive and a negative.
-
-        The hardest are found without gradient, so that the gradient is of two pairs per anchor.
-        """
+        """Loss, active and mined triplets: one per anchor, found without gradient."""
         positives, negatives = batch.positives, batch.negatives
         valid = ops.any(positives, axis=1) & ops.any(negatives, axis=1)
         closeness = pairwise.closeness(batch.embeddings, batch.references.embeddings)
@@ -102,9 +90,8 @@ class TripletLoss(PairLoss):
     def _each_pair(self, batch):
         """Loss, active and mined triplets over the negatives of every pair (a, p).
 
-        For given active triplets the loss is linear in the distances. How often each distance is
-        added or subtracted is counted without gradient; these counts are the gradient. So no array
-        exceeds batch².
+        For given active triplets the loss is linear in the distances: how often each is added or
+        subtracted, counted without gradient, is the gradient. So no array exceeds batch².
         """
         distances = batch.squared_distances if self.squared else batch.distances
         positives = batch.positives
@@ -145,7 +132,7 @@ class TripletLoss(PairLoss):
         return ops.while_loop(lambda step, *_: step <= last, count_next_positive, start)[1:]
 
     def _count_sorted(self, distances, positives, negatives):
-        """Sorts the distances of every anchor, which takes as long for any number of positives."""
+        """Sorts the distances of every anchor, as long for any number of positives."""
         positives = positives & ops.any(negatives, axis=1, keepdims=True)
         chosen = _semihard_columns(distances, negatives)
         rows, width = ops.shape(distances)

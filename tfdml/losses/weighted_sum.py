@@ -3,10 +3,10 @@ import dataclasses
 import keras
 
 from tfdml.checks import check, check_positive, check_type
-from tfdml.losses._proxies import ProxyLoss
 from tfdml.losses._wrapped import WrappedLoss
-from tfdml.losses.base import MetricLoss
-from tfdml.losses.registry import register, resolve
+from tfdml.losses.base import MetricLoss, register
+from tfdml.losses.proxies import ProxyLoss
+from tfdml.losses.registry import resolve
 
 
 @register("weighted_sum")
@@ -20,24 +20,22 @@ class WeightedSum(WrappedLoss):
             weight may be a pair of it and options, `(0.5, {"margin": 0.2})`, or and a loss; in
             place of the pair its second, for weight 1. With the option `"name"` of a loss the key
             may be any.
-        name: Name of the loss in logs.
 
     Attributes:
         parts: The losses.
         layers: Those of all parts. The proxies of the first part over proxies have the name
-            `class_proxies`, those of the second `class_proxies_1`, for the `multipliers` of an
-            optimizer.
+            `class_proxies`, those of the second `class_proxies_1`.
 
     Call:
         As `MetricLoss`; each part gets unit rows if it does so alone.
 
     Raises:
-        TypeError: For wrong inputs, as `MetricLoss`, or if a part is not a loss.
-        ValueError: For wrong inputs or options, or if the parts have different levels.
+        TypeError: If a part is not a loss.
+        ValueError: If the parts have different levels.
 
     Source:
-        Common practice, such as that of Luo, Gu, Liao, Lai, Jiang. Bag of tricks and a strong
-        baseline for deep person re-identification. CVPRW 2019: softmax and triplet.
+        Common practice, such as that of Luo et al. Bag of tricks for deep person re-identification.
+        CVPRW 2019: softmax and triplet.
 
     Example:
         >>> loss = WeightedSum({"contrastive": 1.0, "triplet": (0.5, {"margin": 0.2})})
@@ -47,9 +45,8 @@ class WeightedSum(WrappedLoss):
     """
 
     def __init__(self, parts, *, name="weighted_sum"):
-        check_type(
-            isinstance(parts, dict) and parts, "`parts` must be a dict of losses", parts=parts
-        )
+        are_parts = isinstance(parts, dict) and parts
+        check_type(are_parts, "`parts` must be a dict of losses", parts=parts)
         weighted = {key: _weighted(key, given) for key, given in parts.items()}
         super().__init__(*(loss for _, loss in weighted.values()), name=name)
         self._weights = {key: weight for key, (weight, _) in weighted.items()}
@@ -65,9 +62,9 @@ class WeightedSum(WrappedLoss):
         traits = [part.traits for part in self.parts]
         return dataclasses.replace(
             super().traits,
-            compares_rows=any(of.compares_rows for of in traits),
-            takes_label_sets=all(of.takes_label_sets for of in traits),
-            takes_sample_weight=all(of.takes_sample_weight for of in traits),
+            compares_rows=any(each.compares_rows for each in traits),
+            takes_label_sets=all(each.takes_label_sets for each in traits),
+            takes_sample_weight=all(each.takes_sample_weight for each in traits),
         )
 
     def call(self, batch):
@@ -88,9 +85,8 @@ def _weighted(key, given):
     """The weight and the loss of a part."""
     alone = isinstance(given, (dict, MetricLoss))
     pair = (1.0, given) if alone else given if isinstance(given, (list, tuple)) else (given, {})
-    check(
-        len(pair) == 2, f"`parts[{key!r}]` must be a weight, or a pair of it and a loss", pair=pair
-    )
+    expectation = f"`parts[{key!r}]` must be a weight, or a pair of it and a loss"
+    check(len(pair) == 2, expectation, pair=pair)
     weight, part = pair
     [weight] = check_positive(**{f"parts[{key!r}]": weight})
     if isinstance(part, dict) and "class_name" not in part:

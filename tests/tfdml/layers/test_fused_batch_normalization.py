@@ -79,8 +79,7 @@ def test_equals_keras_in_other_precisions(policy, tolerance, training, rng):
 
 @ON_TENSORFLOW
 @pytest.mark.parametrize(
-    ("policy", "training"),
-    [("float32", True), ("mixed_bfloat16", True), ("mixed_bfloat16", False)],
+    ("policy", "training"), [("float32", True), ("mixed_bfloat16", True), ("mixed_bfloat16", False)]
 )
 def test_is_one_operation(policy, training):
     import tensorflow as tf
@@ -100,13 +99,3 @@ def test_uses_the_moving_averages_where_it_is_frozen(rng):
     layer.trainable = False
     outputs = ops.convert_to_numpy(layer(x, training=True))
     np.testing.assert_allclose(outputs, x / np.sqrt(1 + layer.epsilon), rtol=1e-5)
-
-
-def test_is_saved_in_a_model(rng, tmp_path):
-    model = keras.Sequential([keras.Input((4, 4, 3)), FusedBatchNormalization(momentum=0.5)])
-    x = rng.normal(size=(2, 4, 4, 3)).astype("float32")
-    model(x, training=True)
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(*(ops.convert_to_numpy(each(x)) for each in (restored, model)))
-    assert type(restored.layers[-1]) is FusedBatchNormalization

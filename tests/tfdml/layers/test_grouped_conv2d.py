@@ -39,12 +39,3 @@ def test_channels_may_come_first(rng):
     first.set_weights(last.get_weights())
     values = first(np.transpose(x, (0, 3, 1, 2)))
     np.testing.assert_allclose(*map(ops.convert_to_numpy, (values, expected)), rtol=1e-5, atol=1e-5)
-
-
-def test_is_saved_in_a_model(rng, tmp_path):
-    model = keras.Sequential([keras.Input((4, 4, 4)), GroupedConv2D(6, 3, groups=2)])
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    x = rng.normal(size=(2, 4, 4, 4)).astype("float32")
-    np.testing.assert_array_equal(*(ops.convert_to_numpy(each(x)) for each in (restored, model)))
-    assert type(restored.layers[-1]) is GroupedConv2D

@@ -51,41 +51,6 @@ def test_is_finite_where_all_channels_are_silent():
     np.testing.assert_array_equal(ops.convert_to_numpy(outputs), zeros)
 
 
-def test_is_saved_in_a_model(rng, tmp_path):
-    options = {"depth_radius": 1, "alpha": 0.5, "beta": 0.25, "bias": 2.0}
-    model = keras.Sequential([keras.Input((3, 3, 5)), LocalResponseNormalization(**options)])
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    x = rng.normal(size=(2, 3, 3, 5)).astype("float32")
-    found = ops.convert_to_numpy(restored(x))
-    np.testing.assert_allclose(found, by_loops(x, **options), rtol=1e-5, atol=1e-6)
-
-
-def test_takes_numpy_scalars_and_keeps_plain_numbers():
-    config = LocalResponseNormalization(np.int64(1), beta=np.float32(0.5)).get_config()
-    assert (type(config["depth_radius"]), type(config["beta"])) == (int, float)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        (
-            {"depth_radius": -1},
-            ValueError,
-            "`depth_radius`.*Received: depth_radius=-1",
-        ),
-        ({"depth_radius": 2.0}, TypeError, "`depth_radius`.*Received: .*=2.0"),
-        ({"alpha": -1.0}, ValueError, "`alpha`.*Received: alpha=-1.0"),
-        ({"beta": "1"}, TypeError, "`beta`.*Received: beta='1'"),
-        ({"beta": np.inf}, ValueError, "`beta`.*Received: beta=inf"),
-        ({"bias": 0}, ValueError, "`bias`.*Received: bias=0"),
-    ],
-)
-def test_rejects_wrong_options(options, error, message):
-    with pytest.raises(error, match=message):
-        LocalResponseNormalization(**options)
-
-
 def test_rejects_an_unknown_number_of_channels():
     message = re.escape("Received: shape=(None, 4, None)")
     with pytest.raises(ValueError, match=message):

@@ -10,11 +10,6 @@ from tfdml.layers import PDDM
 from tfdml.layers.pddm import _PAIRS_AT_ONCE
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 def array(tensor):
     return ops.convert_to_numpy(tensor)
 
@@ -51,12 +46,7 @@ def test_is_symmetric(training, rng):
     )
 
 
-COUNTS = [1, 5, 127, 128, 200]
-if keras.backend.backend() == "jax":  # compiles every operation anew for each
-    COUNTS = [5, 200]
-
-
-@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("count", [5, 200])
 def test_matrix_scores_every_pair_once(count, rng, monkeypatch):
     rows = rng.normal(size=(count, 3)).astype("float32")
     layer = PDDM(seed=0)
@@ -123,53 +113,6 @@ def test_stays_float32_under_mixed_precision(rng):
         keras.config.set_dtype_policy("float32")
     assert keras.backend.standardize_dtype(scores.dtype) == "float32"
     np.testing.assert_allclose(array(scores), expected, atol=2e-3)
-
-
-def test_is_saved_in_a_model(rng, tmp_path):
-    a, b = rng.normal(size=(2, 4, 6)).astype("float32")
-    inputs = [keras.Input((6,)), keras.Input((6,))]
-    model = keras.Model(inputs, PDDM(units=3, use_position=False, dropout=0.2)(*inputs))
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(array(restored([a, b])), array(model([a, b])))
-    assert restored.layers[-1].get_config() == model.layers[-1].get_config()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"units": 0}, "`units`.*Received: units=0"),
-        ({"units": 2.0}, "`units`.*Received: units=2.0"),
-        ({"dropout": "0.1"}, "`dropout`.*Received: dropout='0.1'"),
-        ({"dropout": 1.0}, "`dropout`.*Received: dropout=1.0"),
-        ({"use_position": "no"}, "`use_position`.*Received: use_position='no'"),
-    ],
-)
-def test_rejects_wrong_options(options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        PDDM(**options)
-
-
-def test_takes_numpy_scalars_and_keeps_plain_numbers():
-    config = PDDM(units=np.int64(4), dropout=np.float32(0.5)).get_config()
-    assert (type(config["units"]), type(config["dropout"])) == (int, float)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16"])
-def test_rejects_half_precision(dtype):
-    message = f"`dtype`.*Received: dtype='{dtype}'"
-    with pytest.raises(ValueError, match=message):
-        PDDM(dtype=dtype)
-
-
-@pytest.mark.parametrize("seed", [True, "x", 1.5])
-def test_rejects_a_seed_that_is_no_integer(seed):
-    with pytest.raises(TypeError, match=r"`seed`.*Received: seed="):
-        PDDM(seed=seed)
-
-
-def test_a_seed_may_be_of_numpy():
-    assert PDDM(seed=np.int64(3)).get_config()["seed"] == 3
 
 
 def test_rejects_rows_of_different_width():

@@ -137,26 +137,3 @@ def test_a_layer_that_adds_a_loss_trains_it(rng):
     [before] = values(layer.metric_loss)
     model.fit([rows(rng)[0], LABELS], verbose=0)
     assert np.abs(values(layer.metric_loss)[0] - before).min() > 0
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of tf.GradientTape")
-def test_a_train_step_of_ones_own_trains_it(rng):
-    import tensorflow as tf
-
-    class OwnStep(WithLoss):
-        def train_step(self, data):
-            inputs, labels = data
-            with tf.GradientTape() as tape:
-                value = self.metric_loss(labels, self(inputs, training=True), training=True)
-            variables = self.trainable_variables
-            self.optimizer.apply_gradients(
-                zip(tape.gradient(value, variables), variables, strict=True)
-            )
-            return {"loss": value}
-
-    model = OwnStep(build("arcface"))
-    model.compile("adam")
-    model.fit(rows(rng)[0], LABELS, verbose=0)
-    [before] = values(model.metric_loss)
-    model.fit(rows(rng)[0], LABELS, verbose=0)
-    assert np.abs(values(model.metric_loss)[0] - before).min() > 0

@@ -1,61 +1,17 @@
-import json
-import pathlib
-
 import keras
 import numpy as np
 import oracles
 import pytest
-from backend import PRECISIONS, slow_on_jax, value_and_gradient
+from backend import value_and_gradient
 from keras import ops
 
 from tfdml import losses
 from tfdml.layers import DensityTargets
 
-TENSORFLOW = keras.backend.backend() == "tensorflow"
-GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
-
-def of_golden(case, **layer_options):
-    args = case["args"]
-    regularizer = losses.get_regularizer(
-        "density",
-        initial_density=list(args["d0"].values()),
-        eta=args["eta"],
-        correlation=args["correlation"],
-    )
-    regularizer.layer = DensityTargets(3, **layer_options)
-    regularizer.layer.build()
-    regularizer.layer.targets.assign(list(args["alpha"].values()))
-    data = GOLDEN["inputs"][case["input"]]
-    return regularizer, np.array(data["y"]), np.array(data["X"])
-
-
-CASES = [case for case in GOLDEN["cases"] if case["fn"] == "density_reg"]
-
-
-@slow_on_jax
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_equals_the_golden_values(case):
-    for dtype, tolerance in PRECISIONS:
-        regularizer, labels, x = of_golden(case, dtype=dtype)
-        value, gradient = value_and_gradient(regularizer, labels, x.astype(dtype))
-        assert abs(value - case["value"]) <= tolerance
-        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
-
-
-@pytest.mark.skipif(not TENSORFLOW, reason="reads the gradient of a variable")
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_gradient_in_the_targets_equals_the_golden_one(case):
-    import tensorflow as tf
-
-    regularizer, labels, x = of_golden(case, dtype="float64")
-    with tf.GradientTape() as tape:
-        value = regularizer(labels, x)
-    gradient = tape.gradient(value, regularizer.layer.targets.value)
-    np.testing.assert_allclose(tf.convert_to_tensor(gradient), case["grad_alpha"], atol=1e-7)
-
-
-@pytest.mark.skipif(not TENSORFLOW, reason="reads the gradient of a variable")
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="reads the gradient of a variable"
+)
 def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
     import tensorflow as tf
 
@@ -67,10 +23,8 @@ def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
 
 
 def test_rows_alone_in_their_class_count_nothing(rng):
-    regularizer, x = (
-        losses.get_regularizer("density", initial_density=[0.2] * 9),
-        rng.random((7, 3)),
-    )
+    regularizer = losses.get_regularizer("density", initial_density=[0.2] * 9)
+    x = rng.random((7, 3))
     pairs = float(regularizer(np.array([0, 0, 1, 1, 1]), x[:5]))
     assert float(regularizer(np.array([0, 0, 1, 1, 1, 7, 8]), x)) == pytest.approx(pairs, rel=1e-6)
 
@@ -176,13 +130,6 @@ def test_targets_stay_float32_under_mixed_precision(rng):
     np.testing.assert_allclose(ops.convert_to_numpy(found), [0.5037, 0.5038], rtol=1e-6)
 
 
-@pytest.mark.parametrize("density", [3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}])
-def test_rejects_what_are_no_densities(density):
-    message = "`initial_density`.*Received: "
-    with pytest.raises(ValueError, match=message):
-        losses.get("density", initial_density=density)
-
-
 def test_a_base_may_learn_too(rng):
     loss = losses.get(
         "density",
@@ -191,7 +138,7 @@ def test_a_base_may_learn_too(rng):
     )
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6)).astype("float32")
     for training in (True, False):  # the dropout of the base draws anew each time
-        values = {float(loss(labels, x, training=training)) for _ in range(8)}
+        values = {float(loss(labels, x, training=training)) for _ in range(3)}
         assert np.isfinite(list(values)).all()
         assert (len(values) > 1) == training
     assert loss.layers == [loss.base.layer, loss.layer]
@@ -202,14 +149,6 @@ def test_a_base_may_learn_too(rng):
     assert not losses.get("density").traits.learns_similarity
 
 
-def test_a_loss_beside_another_has_its_own_unit_rows(rng):
-    labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 6))
-    triplet, hdc = losses.get("triplet"), losses.get("hdc")
-    both = losses.RegularizedLoss(base=triplet, regularizer=hdc, weight=2.0)
-    expected = float(triplet(labels, x)) + 2.0 * float(hdc(labels, x))
-    assert float(both(labels, x)) == pytest.approx(expected)
-
-
 def test_the_layer_of_two_losses_is_that_of_the_regularizer_or_of_the_base():
     base = {"name": "pddm", "similarity": {"units": 4}}
     of_base = losses.RegularizedLoss(base=base, regularizer="gor")
@@ -218,28 +157,3 @@ def test_the_layer_of_two_losses_is_that_of_the_regularizer_or_of_the_base():
     assert both.layer is both.regularizer.layer
     assert both.layers == [both.base.layer, both.regularizer.layer]
     assert losses.get("regularized", base="triplet", regularizer="gor").layer is None
-
-
-REGULARIZERS = {
-    "gor": lambda args: {},
-    "entropy_pair_posterior": lambda args: {"threshold": args["threshold"]},
-    "entropy_parzen": lambda args: {"of": "parzen", "bandwidth": args["sigma"]},
-}
-OTHERS = [case for case in GOLDEN["cases"] if case["fn"] in REGULARIZERS]
-
-
-@slow_on_jax
-@pytest.mark.parametrize("case", OTHERS, ids=[case["name"] for case in OTHERS])
-def test_the_other_regularizers_equal_their_golden_values(case):
-    name = case["fn"].partition("_")[0]
-    regularizer = losses.get_regularizer(name, **REGULARIZERS[case["fn"]](case["args"]))
-    data = GOLDEN["inputs"][case["input"]]
-    for dtype, tolerance in PRECISIONS:
-        x = np.array(data["X"], dtype)
-        value, gradient = value_and_gradient(regularizer, np.array(data["y"]), x)
-        assert abs(value - case["value"]) <= tolerance
-        np.testing.assert_allclose(gradient, case["grad"], atol=tolerance)
-
-
-def test_the_golden_file_has_its_21_cases_of_regularizers():
-    assert (len(CASES), len(OTHERS)) == (12, 9)

@@ -4,6 +4,7 @@ import json
 
 import keras
 import numpy as np
+import oracles
 import pytest
 from backend import float32_forms, value_and_gradient
 from keras import ops
@@ -12,41 +13,9 @@ from tfdml import losses
 
 NAMES = ["supcon", "sincere", "ntxent"]
 each = pytest.mark.parametrize("name", NAMES)
-SETS = np.array(
-    [
-        [1, 1, 0, 0],
-        [1, 0, 0, 0],
-        [0, 1, 1, 0],
-        [1, 1, 1, 0],
-        [0, 0, 0, 1],
-        [0, 0, 0, 0],  # no label
-        [0, 0, 0, 0],
-        [1, 1, 0, 0],
-    ]
-)
+LISTED = ["1100", "1000", "0110", "1110", "0001", "0000", "0000", "1100"]  # "0000": no label
+SETS = np.array([[*map(int, labels)] for labels in LISTED])
 IDS = np.array([0, 0, 0, 1, 1, 2, 2, 3])
-
-
-def loop(name, sets, x, temperature, margin=0.0):
-    z = x / np.linalg.norm(x, axis=1, keepdims=True)
-    z = z @ z.T / temperature
-    of_sets = [set(np.flatnonzero(row)) for row in sets]
-    of_rows = []
-    for i, own in enumerate(of_sets):
-        others = [j for j in range(len(sets)) if j != i]
-        positives = {
-            j: len(own & of_sets[j]) / len(own | of_sets[j]) for j in others if own & of_sets[j]
-        }
-        pushed = [j for j in others if j not in positives]
-        of_row = []
-        for p, weight in positives.items():
-            pulled = positives if name == "supcon" else [p]
-            terms = [z[i, j] - margin for j in pulled] + [z[i, j] for j in pushed]
-            of_row.append(weight * (np.logaddexp.reduce(terms) - z[i, p] + margin))
-        of_rows.append(of_row)
-    if name == "ntxent":
-        return np.mean([value for of_row in of_rows for value in of_row])
-    return np.mean([np.mean(of_row) for of_row in of_rows if of_row])
 
 
 @each
@@ -55,9 +24,9 @@ def test_equals_a_loop_over_sets_of_labels(name, margin, rng):
     x = rng.normal(size=(8, 5))
     loss = losses.get(name, temperature=0.3, margin=margin)
     value, gradient = value_and_gradient(loss, SETS, x)
-    np.testing.assert_allclose(value, loop(name, SETS, x, 0.3, margin), rtol=1e-9)
+    np.testing.assert_allclose(value, oracles.value(loss, SETS, x), rtol=1e-9)
     move = 1e-6 * rng.normal(size=x.shape)
-    difference = loop(name, SETS, x + move, 0.3, margin) - loop(name, SETS, x - move, 0.3, margin)
+    difference = oracles.value(loss, SETS, x + move) - oracles.value(loss, SETS, x - move)
     np.testing.assert_allclose((gradient * move).sum(), difference / 2, rtol=1e-6)
 
 
@@ -92,7 +61,7 @@ def test_degenerate_sets_stay_finite(name, sets, rng):
 @each
 def test_sets_are_the_same_in_eager_graph_and_xla(name, rng):
     x = rng.normal(size=(8, 5)).astype("float32")
-    expected = loop(name, SETS, x.astype("float64"), losses.get(name).temperature)
+    expected = oracles.value(losses.get(name), SETS, x.astype("float64"))
     of_any_size, of_one_size = float32_forms(name, json.dumps({}), dim=5, num_labels=4)
     for form in of_any_size + of_one_size:
         np.testing.assert_allclose(float(form(SETS, x)), expected, rtol=1e-5)
@@ -146,7 +115,7 @@ def test_a_model_learns_from_several_labels(rng, recwarn):
     images = (sets @ rng.normal(size=(6, 10)) + 0.1 * rng.normal(size=(64, 10))).astype("float32")
     model = tfdml.EmbeddingModel(keras.Sequential([keras.Input((10,)), keras.layers.Dense(8)]))
     model.compile("adam", "supcon")
-    history = model.fit(images, sets, epochs=20, batch_size=16, verbose=0).history["loss"]
+    history = model.fit(images, sets, epochs=8, batch_size=16, verbose=0).history["loss"]
     assert history[-1] < 0.9 * history[0]
     by_hand = float(model.loss(sets, model.embed(images)))
     assert model.evaluate(images, sets, batch_size=64, verbose=0) == pytest.approx(by_hand, 1e-5)

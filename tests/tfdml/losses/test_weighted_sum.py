@@ -66,25 +66,3 @@ def test_rows_are_weighted_if_all_parts_have_terms_of_rows(rng):
     loss = losses.WeightedSum({"arcface": (2.0, PROXIES), "triplet": 1.0})
     with pytest.raises(ValueError, match="does not support `sample_weight`"):
         loss(LABELS, x, sample_weight=weights, training=False)
-
-
-@pytest.mark.parametrize(
-    ("parts", "error", "message"),
-    [
-        ({}, TypeError, "`parts` must be a dict of losses"),
-        (["triplet"], TypeError, "`parts` must be a dict of losses"),
-        ({"triplet": 0}, ValueError, r"`parts\['triplet'\]` must be > 0"),
-        (
-            {"triplet": (1.0, "npair", 2)},
-            ValueError,
-            r"`parts\['triplet'\]` must be a weight, or a",
-        ),
-        ({"triplet": "npair"}, TypeError, r"`parts\['triplet'\]` must be a number"),
-        ({"tripelt": 1.0}, ValueError, "Did you mean 'triplet'"),
-        ({"triplet": {"margn": 1.0}}, ValueError, "Did you mean 'margin'"),
-        ({"triplet": 1.0, "hdc": 1.0}, ValueError, r"same levels. Received: levels=\[1, 3\]"),
-    ],
-)
-def test_wrong_parts_are_rejected(parts, error, message):
-    with pytest.raises(error, match=message):
-        losses.WeightedSum(parts)

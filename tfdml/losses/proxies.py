@@ -25,12 +25,24 @@ class ProxyLoss(LearnedLoss):
     traits if its terms are not rows.
 
     Args:
-        num_classes: As for `ArcFaceLoss`, also below.
+        num_classes: Number of classes, C, with ids 0 to `num_classes - 1`; None to count those of
+            the training images in `prepare`, as `train.py` does.
         centers: Centers of each class.
-        initializer: Start of the proxies. Means keep the published lengths, and several centers lie
-            about 6 degrees around the mean.
-        proxy_multiplier: Factor of the learning rate of the proxies.
-        name: Name of the loss in logs.
+        initializer: Start of the proxies: `"centred_class_means"`, the directions of the class
+            means from the mean of all classes, or `"class_means"`, those from the origin, both
+            measured by `prepare`; before, or if None, as published. Or a Keras initializer. Means
+            keep the published lengths; several centers lie about 6 degrees around the mean.
+        proxy_multiplier: Factor of the learning rate of the proxies, applied by `train.py`; if
+            None, that of other new layers.
+
+    Attributes:
+        layer: `ClassProxies`, the proxies; None until the number of classes is known.
+
+    Call:
+        As `MetricLoss`, of unit rows and labels from 0 to `num_classes - 1`. Returns >= 0.
+
+    Raises:
+        ValueError: If the number of classes is not known.
     """
 
     traits = Traits(compares_rows=False, takes_sample_weight=True)
@@ -57,9 +69,8 @@ class ProxyLoss(LearnedLoss):
         initializer = self.initializer
         if initializer in (None, *MEANS):
             initializer = self.published_initializer(num_classes)
-        self.layer = ClassProxies(
-            num_classes, self.centers, initializer, self.proxy_multiplier, self.layer_name
-        )
+        options = self.centers, initializer, self.proxy_multiplier, self.layer_name
+        self.layer = ClassProxies(num_classes, *options)
         self.layer.suggested_multiplier = self.suggested_multiplier
 
     def rename_layer(self, name):
@@ -86,10 +97,7 @@ class ProxyLoss(LearnedLoss):
             self._start_at_means(labels, embeddings())
 
     def grow(self, num_classes, labels=None, embeddings=None):
-        """Adds classes: the proxies of the known ones stay.
-
-        A model that has the loss must be compiled again, with a new optimizer:
-        `model.compile(optimizer, model.loss)`.
+        """Adds classes: the proxies of the known ones stay. Compile the model again after it.
 
         Args:
             num_classes: Number of classes, more than so far; new ones have the highest ids.
@@ -150,12 +158,9 @@ class ProxyLoss(LearnedLoss):
         return {"proxy_degrees": float(np.degrees(np.arccos(cosines)).mean())}
 
     def call(self, batch):
-        check(
-            self.num_classes is not None,
-            "the number of classes must be known: give `num_classes`, or call `prepare`, as "
-            "`train.py` does",
-            num_classes=None,
-        )
+        expectation = "the number of classes must be known: give `num_classes`, or call `prepare`"
+        known = self.num_classes is not None
+        check(known, f"{expectation}, as `train.py` does", num_classes=None)
         losses = self.row_losses(batch.labels, self.cosines(batch.embeddings))
         return pairwise.mean(losses, batch.sample_weight)
 
@@ -166,9 +171,7 @@ class ProxyLoss(LearnedLoss):
     def row_losses(self, labels, cosines):
         """The loss of each row, (n,); or that of all, a scalar, without `takes_sample_weight`.
 
-        Args:
-            labels: (n,) integers from 0 to `num_classes - 1`.
-            cosines: (n, num_classes) floats, or (n, num_classes, centers).
+        `cosines` are (n, num_classes), or (n, num_classes, centers).
         """
         raise NotImplementedError
 
@@ -178,7 +181,7 @@ class MarginSoftmaxLoss(ProxyLoss):
 
     is_softmax = True
 
-    def __init__(self, num_classes, scale, margin, centers, initializer, proxy_multiplier, name):
+    def __init__(self, num_classes, centers, initializer, proxy_multiplier, name, scale, margin):
         super().__init__(num_classes, centers, initializer, proxy_multiplier, name)
         [self.scale] = check_positive(scale=scale)
         [self.margin] = check_not_negative(margin=margin)

@@ -1,0 +1,104 @@
+"""What every layer promises: its defaults, what it rejects, and that it is saved in a model."""
+
+import inspect
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tfdml import layers
+
+DEFAULTS = {
+    layers.DensityTargets: {"start": 0.5, "learning_rate_multiplier": 1.0},
+    layers.LocalResponseNormalization: {
+        **{"depth_radius": 2, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    },
+    layers.PDDM: {
+        **{"units": None, "use_position": True, "dropout": 0.5, "difference_bias": 0.0},
+        **{"seed": None},
+    },
+}
+
+
+@pytest.mark.parametrize("layer", DEFAULTS, ids=lambda each: each.__name__)
+def test_defaults_are_those_of_the_contract(layer):
+    """Trained models rely on them."""
+    parameters = inspect.signature(layer).parameters.values()
+    given = {each.name: each.default for each in parameters if each.default is not each.empty}
+    assert {name: value for name, value in given.items() if name != "name"} == DEFAULTS[layer]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.ClassProxies(np.int64(3), centers=np.int64(2), learning_rate_multiplier=2.0),
+        layers.ClassSampler(np.int64(4)),
+        layers.DensityTargets(np.int64(3), start=np.float32(0.25), learning_rate_multiplier=10.0),
+        layers.Draws(np.int64(4)),
+        layers.EmbeddingMemory(np.int64(8)),
+        layers.LocalResponseNormalization(np.int64(1), beta=np.float32(0.5)),
+        layers.PDDM(units=np.int64(4), dropout=np.float32(0.5), seed=np.int64(3)),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_keeps_numpy_scalars_as_plain_numbers_and_is_rebuilt_from_its_config(layer):
+    config = layer.get_config()
+    assert not any(isinstance(value, np.generic) for value in config.values())
+    assert {*inspect.signature(type(layer)).parameters} - {"kwargs"} <= {*config}
+    assert type(layer).from_config(config).get_config() == config
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (layers.FusedBatchNormalization(momentum=0.5), (4, 4, 3)),
+        (layers.GroupedConv2D(6, 3, groups=2), (4, 4, 4)),
+        (layers.LocalResponseNormalization(1, alpha=0.5, beta=0.25, bias=2.0), (3, 3, 5)),
+        (layers.PDDM(units=3, use_position=False, dropout=0.2), (6,)),
+        (layers.UnitLength(), (4,)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_is_saved_in_a_model(layer, shape, rng, tmp_path):
+    inputs = [keras.Input(shape)] * (2 if isinstance(layer, layers.PDDM) else 1)
+    model = keras.Model(inputs[0], layer(*inputs))
+    x = rng.normal(size=(2, *shape)).astype("float32")
+    model(x, training=True)
+    model.save(tmp_path / "model.keras")
+    restored = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(*(ops.convert_to_numpy(each(x)) for each in (restored, model)))
+    assert type(restored.layers[-1]) is type(layer)
+    assert restored.layers[-1].get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "error"),
+    [
+        ("DensityTargets", {"num_classes": 0}, ValueError),
+        ("DensityTargets", {"num_classes": 1.5}, TypeError),
+        ("DensityTargets", {"start": np.inf, "num_classes": 2}, ValueError),
+        ("DensityTargets", {"start": "a", "num_classes": 2}, TypeError),
+        ("DensityTargets", {"learning_rate_multiplier": -1, "num_classes": 2}, ValueError),
+        ("LocalResponseNormalization", {"depth_radius": -1}, ValueError),
+        ("LocalResponseNormalization", {"depth_radius": 2.0}, TypeError),
+        ("LocalResponseNormalization", {"alpha": -1.0}, ValueError),
+        ("LocalResponseNormalization", {"beta": "1"}, TypeError),
+        ("LocalResponseNormalization", {"beta": np.inf}, ValueError),
+        ("LocalResponseNormalization", {"bias": 0}, ValueError),
+        ("PDDM", {"units": 0}, ValueError),
+        ("PDDM", {"units": 2.0}, TypeError),
+        ("PDDM", {"dropout": "0.1"}, TypeError),
+        ("PDDM", {"dropout": 1.0}, ValueError),
+        ("PDDM", {"use_position": "no"}, TypeError),
+        ("PDDM", {"seed": 1.5}, TypeError),
+        ("PDDM", {"seed": True}, TypeError),
+        ("PDDM", {"dtype": "float16"}, ValueError),
+        ("PDDM", {"dtype": "mixed_float16"}, ValueError),
+    ],
+)
+def test_rejects_wrong_options(layer, options, error):
+    [(name, value), *_] = options.items()
+    with pytest.raises(error, match=re.escape(f"`{name}`") + f".*Received: {name}={value!r}"):
+        getattr(layers, layer)(**options)
