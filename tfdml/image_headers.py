@@ -26,9 +26,6 @@ def open_image(file):
     Args:
         file: Binary file, at its beginning.
 
-    Returns:
-        A `PIL.Image.Image`, whose pixels are not read yet; of several in a file the first.
-
     Raises:
         PIL.UnidentifiedImageError: If it is of another kind, or its header is damaged; an OSError.
     """

@@ -116,34 +116,13 @@ class Models:
 
 
 def records(path):
-    """The records of the warm-up file of a version, whose checksums must hold."""
+    """The records of the warm-up file of a version, without their checksums."""
     file = pathlib.Path(path, "assets.extra", "tf_serving_warmup_requests")
     content, first = file.read_bytes() if file.is_file() else b"", 0
     while first < len(content):
         (length,) = struct.unpack_from("<Q", content, first)
-        record = content[first + 12 : first + 12 + length]
-        for of, place in ((content[first : first + 8], 8), (record, 12 + length)):
-            (checksum,) = struct.unpack_from("<I", content, first + place)
-            assert checksum == masked_crc32c(of), f"{file} is damaged"
-        yield record
+        yield content[first + 12 : first + 12 + length]
         first += 16 + length
-
-
-def masked_crc32c(content):
-    crc = 2**32 - 1
-    for byte in content:
-        crc = CRC_TABLE[(crc ^ byte) & 255] ^ (crc >> 8)
-    crc ^= 2**32 - 1
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
-
-
-def crc_of_byte(crc):
-    for _ in range(8):
-        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc
-
-
-CRC_TABLE = [crc_of_byte(byte) for byte in range(256)]
 
 
 def predict(session, signature, inputs):
@@ -367,20 +346,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             signature = request.get("signature_name", "serving_default")
             _, session = self.models.find(spec)
             definition = session.signatures.get(signature)
-            columns = request["inputs"]
-            names = sorted(definition.inputs) if definition else []
-            if len(names) == 1 and not (isinstance(columns, dict) and names[0] in columns):
-                columns = {names[0]: columns}
-            inputs = (
-                {
-                    name: [base64.b64decode(each["b64"]) for each in column]
-                    if definition.inputs[name].dtype == STRING
-                    else np.array(column, DTYPES[definition.inputs[name].dtype])
-                    for name, column in columns.items()
-                }
-                if definition
-                else {}
-            )
+            columns, inputs = request["inputs"], {}
+            expected = definition.inputs if definition else {}
+            if len(expected) == 1 and not (isinstance(columns, dict) and {*expected} & {*columns}):
+                columns = dict.fromkeys(expected, columns)
+            for name in columns if expected else ():
+                dtype = expected[name].dtype
+                inputs[name] = (
+                    [base64.b64decode(each["b64"]) for each in columns[name]]
+                    if dtype == STRING
+                    else np.array(columns[name], DTYPES[dtype])
+                )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RejectedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
         found = predict(session, signature, inputs)

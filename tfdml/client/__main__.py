@@ -13,11 +13,13 @@ Each has --help.
 """
 
 import dataclasses
+import math
 import os
 import pathlib
 import sys
 import typing
 
+import tfdml.client
 from tfdml.checks import check
 from tfdml.command_line import Parser, command_of, one_sentence
 from tfdml.files import check_file, replacing
@@ -131,19 +133,8 @@ def embed(settings: Embed, given):
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
-    """Writes embeddings to a NumPy archive, atomically.
-
-    `numpy.load(path)` returns `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
-    `version`: embeddings of another version are not comparable with these.
-
-    Args:
-        path: Path of the archive, such as `embeddings.npz`.
-        paths: List of n texts, the image of each row.
-        embeddings: (n, dim) float32.
-        model: Name of the model.
-        version: Number of its version.
-    """
-    import numpy as np
+    """Writes embeddings, a row for each path, to a NumPy archive, atomically."""
+    import numpy as np  # for which --help does not wait
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, unfinished.open("wb") as file:
@@ -179,20 +170,13 @@ def status(settings: Connection, _):
 
 def client_of(settings):
     """The `Client` of the settings of a connection."""
-    from tfdml.client import Client
-
     names = (field.name for field in dataclasses.fields(Connection))
     options = {name: getattr(settings, name) for name in names}
-    return Client(options.pop("server"), **options)
+    return tfdml.client.Client(options.pop("server"), **options)
 
 
 def image_files(given):
-    """Paths of files, and of the images in folders, sorted within each folder; no hidden ones.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a folder has no image.
-    """
+    """Paths of files, and of the images in folders, sorted within each folder; no hidden ones."""
     files = []
     for path in map(pathlib.Path, given):
         if not path.exists():
@@ -207,13 +191,12 @@ def image_files(given):
 
 
 def without_bad(paths, rows, first):
-    """Paths and rows without those that are NaN; raises a ValueError if none is left."""
-    import numpy as np
-
-    good = ~np.isnan(first)
-    check(bool(good.any()), "at least one image must be readable", images=len(paths))
-    if not good.all():
-        print(f"{PROGRAM}: {np.sum(~good)} of {len(paths)} images left out", file=sys.stderr)
+    """Paths and rows without those whose first number is NaN."""
+    good = [not math.isnan(number) for number in first]
+    check(any(good), "at least one image must be readable", images=len(paths))
+    if not all(good):
+        left_out = f"{good.count(False)} of {len(paths)} images left out"
+        print(f"{PROGRAM}: {left_out}", file=sys.stderr)
     return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfdml.checks import check
 from tfdml.search.images import RejectedError
 from tfdml.serving.bad_images import UNKNOWN, reason_for_only
-from tfdml.serving.embedding import InPieces, fitting_batch_size
+from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 from tfdml.serving.exported import fingerprint, load_signatures
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
