@@ -136,7 +136,8 @@ def test_rejects_what_is_cut_off(name):
     contents = WHOLE[name]
     kept = [len(contents) - cut for cut in (2, 20, len(contents) // 2)]
     for length in (*kept, 64, 40, 20, 12, 3):
-        with pytest.raises(tf.errors.InvalidArgumentError):
+        # What TensorFlow says of a BMP may hold any bytes.
+        with pytest.raises((tf.errors.InvalidArgumentError, UnicodeDecodeError)):
             compiled(tf.constant(contents[:length]), 3)
 
 
