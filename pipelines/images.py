@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.boxes import check_inside
 from pipelines.verification import unreadable
-from tfdml.decoding import resize, resized
+from tfdml.images.decoding import resize, resized
 
 _MACHINE_ERRORS = (  # errors that no image causes
     tf.errors.AbortedError,

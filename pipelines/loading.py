@@ -20,7 +20,7 @@ from pipelines.records import read_batches
 from pipelines.sampling import step_seed
 from pipelines.split import check_split
 from tfdml.checks import check, check_image_size, check_type
-from tfdml.decoding import decode, resize, upright
+from tfdml.images.decoding import decode, resize, upright
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pipelines.datasets import given_path
 from pipelines.datasets.listing import Listing, dataset_of, first_half, numbered
 from tfdml.checks import Bare, check
 from tfdml.files import identity
-from tfdml.image_files import shown
+from tfdml.images.image_files import shown
 
 EDGES = ("x1", "y1", "x2", "y2")
 COLUMNS = ("path", "label", "labels", "split", "super_label", *EDGES)

@@ -14,7 +14,7 @@ from pipelines.datasets.listing import (
     without_repeated,
 )
 from pipelines.verification import NOT_UTF8, find_unreadable
-from tfdml.image_files import SUFFIXES, class_folders, is_image, is_utf8
+from tfdml.images.image_files import SUFFIXES, class_folders, is_image, is_utf8
 
 
 def load(data_dir=None, skip_invalid=False, training=True):

@@ -11,7 +11,7 @@ from pipelines.datasets.listing import AUGMENTATION, IMAGE_SIZE, Listing, datase
 from pipelines.images import crop
 from pipelines.parallel import on_all_cores
 from tfdml.checks import check, check_fits, nearest
-from tfdml.decoding import decode, resize, upright
+from tfdml.images.decoding import decode, resize, upright
 from tfdml.progress import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to

@@ -12,7 +12,7 @@ import pipelines
 from pipelines import check, verification
 from pipelines.images import named
 from pipelines.verification import find_unreadable, unreadable
-from tfdml import decoding, image_headers
+from tfdml.images import decoding, image_headers
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from pipelines.images import (
     resize,
 )
 from pipelines.verification import find_unreadable
-from tfdml.decoding import decode
+from tfdml.images.decoding import decode
 
 
 def encode(kind, mode="RGB", **options):

@@ -23,7 +23,7 @@ import tfdml.client
 from tfdml.checks import check
 from tfdml.command_line import Parser, command_of, one_sentence
 from tfdml.files import check_file, replacing
-from tfdml.image_files import SUFFIXES, is_hidden, is_image
+from tfdml.images.image_files import SUFFIXES, is_hidden, is_image
 from tfdml.quiet import keep_printing
 
 PROGRAM = "tfdml.client"
@@ -74,10 +74,6 @@ class Similarity(Connection):
 
     skip_invalid: bool = False
 
-    @property
-    def on_bad_image(self):
-        return "nan" if self.skip_invalid else "error"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embed(Similarity):
@@ -125,7 +121,7 @@ def embed(settings: Embed, given):
         version = client.metadata().version
     pinned = dataclasses.replace(settings, version=version, label=None)
     with client_of(pinned) as client:
-        embeddings = client.embed(paths, on_bad_image=settings.on_bad_image)
+        embeddings = client.embed(paths, on_bad_image=if_bad(settings))
     paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
     save_embeddings(out, paths, embeddings, model=settings.model, version=version)
     written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
@@ -147,7 +143,7 @@ def compare(settings: Similarity, given):
     check(paths, "give two or more images: the first is compared with the others", images=given)
     with client_of(settings) as client:
         queries = [query] * len(paths)
-        scores = client.similarity(queries, paths, on_bad_image=settings.on_bad_image)
+        scores = client.similarity(queries, paths, on_bad_image=if_bad(settings))
     paths, scores = without_bad(paths, scores, scores)
     for score, path in sorted(zip(scores, paths, strict=True), key=lambda pair: -pair[0]):
         print(f"{score:8.4f}  {path}")
@@ -166,6 +162,10 @@ def status(settings: Connection, _):
     for name, signature in sorted(signatures.items()):
         if not name.startswith("__"):  # internal to the SavedModel
             print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
+
+
+def if_bad(settings):
+    return "nan" if settings.skip_invalid else "error"
 
 
 def client_of(settings):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfdml.checks import Bare, check
 from tfdml.evaluation import nearest_mean
-from tfdml.image_files import class_folders, is_image, is_utf8
+from tfdml.images.image_files import class_folders, is_image, is_utf8
 
 MOST_ROWS = 100_000
 

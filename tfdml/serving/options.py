@@ -3,7 +3,7 @@
 import dataclasses
 
 from tfdml.checks import check, check_integer, check_one_of, check_options
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.image_files import MAX_PIXELS
 
 TOP = 5  # default number of classes or images that a model returns
 PRECISIONS = ("float32", "float16", "int8")

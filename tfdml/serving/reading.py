@@ -4,8 +4,8 @@ import functools
 
 import tensorflow as tf
 
-from tfdml.decoding import first_bytes, little_endian, starts
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.decoding import first_bytes, little_endian, starts
+from tfdml.images.image_files import MAX_PIXELS
 
 _PARALLEL = 16  # images decoded at once, by as many threads as the process has
 _SHOWN = 10  # images that an error names

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tfdml
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_keras, check_type
-from tfdml.decoding import decode, resize
+from tfdml.images.decoding import decode, resize
 from tfdml.models import EmbeddingModel, number_of_levels
 from tfdml.progress import progress
 from tfdml.serving.exported import fingerprint
@@ -63,7 +63,7 @@ def export_model(
     The images of a batch may differ in format and size. An unreadable image fails its request with
     an error that gives its row and the reason. With `on_bad_image="nan"` its numbers are NaN, its
     texts empty, and every signature that takes `image_bytes` has an output `valid`, (n,) booleans.
-    `tfdml.decoding.decode` documents which images the default `read_image` rejects.
+    `tfdml.images.decoding.decode` documents which images the default `read_image` rejects.
 
     The folder appears whole or not at all, so a server that watches it never sees half a version.
     Its `assets.extra` holds `metadata.json`, described in `tfdml.serving.metadata`, and a warm-up
@@ -320,13 +320,7 @@ class ServedModel:
 
 
 def metadata_of(
-    served,
-    *,
-    trained_classes=None,
-    recipe=None,
-    places=None,
-    scores=None,
-    precision_scores=None,
+    served, *, trained_classes=None, recipe=None, places=None, scores=None, precision_scores=None
 ):
     """The metadata of a model to be exported, as `tfdml.serving.metadata` lists them.
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.image_files import MAX_PIXELS
 
 _HEADER = 64  # bytes of a header that are read
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from image_contents import ANIMATED_WEBP, NOISE, WHOLE, encode
 from PIL import Image, ImageOps
 
-from tfdml import decoding
-from tfdml.decoding import decode, resize
+from tfdml.images import decoding
+from tfdml.images.decoding import decode, resize
 
 ROWS, COLUMNS = np.mgrid[0:9, 0:13]  # odd sides, so that rows are padded
 PIXELS = np.stack([COLUMNS * 19, ROWS * 28, (COLUMNS * 37 + ROWS * 23) % 256], -1).astype("uint8")

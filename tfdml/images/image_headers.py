@@ -7,7 +7,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.image_files import MAX_PIXELS
 
 KINDS = {  # {first bytes: (name, class)}
     b"\xff\xd8\xff": ("JPEG", JpegImageFile),

@@ -7,8 +7,8 @@ import pytest
 from image_contents import NOISE, WHOLE, claiming, encode
 from PIL import Image, UnidentifiedImageError
 
-from tfdml.image_files import MAX_PIXELS, class_folders, is_image
-from tfdml.image_headers import KINDS, excess_pixels, open_image
+from tfdml.images.image_files import MAX_PIXELS, class_folders, is_image
+from tfdml.images.image_headers import KINDS, excess_pixels, open_image
 
 
 def excess_of(name, width, height):
