@@ -6,9 +6,8 @@
 It stands in for `tensorflow_model_server` where none can be installed: it takes the same flags,
 answers by the servicer classes of tensorflow-serving-api and by the paths of the REST interface,
 runs the models by the C API of TensorFlow, and replays their warm-up records. It is no TF Serving:
-it neither batches, nor polls, nor measures. Of requests with a header `test-fault` it does what
-that says: `slow:SECONDS`, `unavailable:TIMES:KEY` (the first requests with this key), `garbage`
-(bytes that are no message) or `short` (a row is missing).
+it neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a
+header `test-fault: TIMES:KEY` of this key.
 """
 
 import argparse
@@ -23,7 +22,6 @@ import signal
 import struct
 import sys
 import threading
-import time
 from concurrent import futures
 
 import numpy as np
@@ -236,51 +234,30 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return status_of(self.models, request.model_spec)
 
 
-class Faults:
-    """Which requests of a header fail; counts them."""
+class Faults(grpc.ServerInterceptor):
+    """Rejects requests of a header, and counts them; calls by gRPC as an interceptor."""
 
     def __init__(self):
         self.seen = collections.Counter()
 
     def apply(self, fault):
-        """Waits or rejects; returns what is to be done to the answer."""
-        kind, _, rest = (fault or "").partition(":")
-        if kind == "slow":
-            time.sleep(float(rest))
-        if kind == "unavailable":
-            self.seen[rest] += 1
-            if self.seen[rest] <= int(rest.partition(":")[0]):
-                raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
-        return kind
-
-
-class FaultyCalls(grpc.ServerInterceptor):
-    """Applies the faults to calls by gRPC."""
-
-    def __init__(self, faults):
-        self.faults = faults
+        self.seen[fault] += 1
+        if fault and self.seen[fault] <= int(fault.partition(":")[0]):
+            raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
 
     def intercept_service(self, continuation, call):
         handler, headers = continuation(call), dict(call.invocation_metadata)
-        if FAULT not in headers:
-            return handler
-        kind = headers[FAULT].partition(":")[0]
 
         def answer(request, context):
             try:
-                self.faults.apply(headers[FAULT])
+                self.apply(headers.get(FAULT))
             except RejectedError as refusal:
                 context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
-            response = handler.unary_unary(request, context)
-            if kind == "short":
-                for tensor in response.outputs.values():
-                    tensor.CopyFrom(tensor_of(array_of(tensor)[1:]))
-            return response
+            return handler.unary_unary(request, context)
 
-        def serialize(response):
-            return b"\xff" * 64 if kind == "garbage" else handler.response_serializer(response)
-
-        return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, serialize)
+        return grpc.unary_unary_rpc_method_handler(
+            answer, handler.request_deserializer, handler.response_serializer
+        )
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -299,13 +276,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def answer(self, body):
-        code, text = 200, None
         try:
-            kind = self.faults.apply(self.headers[FAULT])
-            found = self.found(body)
-            if kind == "short" and "outputs" in found:
-                found["outputs"] = found["outputs"][1:]
-            text = json.dumps(found) if kind != "garbage" else '{"outputs": [[0.1, '
+            self.faults.apply(self.headers[FAULT])
+            code, text = 200, json.dumps(self.found(body))
         except RejectedError as refusal:
             code, text = HTTP_CODES.get(refusal.code, 500), json.dumps({"error": str(refusal)})
         content = text.encode()
@@ -389,7 +362,7 @@ def main():
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
         options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
-        interceptors=[FaultyCalls(faults)],
+        interceptors=[faults],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(models), server

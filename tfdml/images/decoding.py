@@ -84,14 +84,9 @@ def _not_jpeg(contents):
 
 
 def resize(images, image_size):
-    """Resizes images, bilinearly with antialiasing; the aspect ratio is not kept.
+    """Resizes one or n images in [0, 255] to (height, width, channels), float32 in [0, 255].
 
-    Args:
-        images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
-        image_size: (height, width, channels); the channels must be those of the images.
-
-    Returns:
-        float32 of that size, in [0, 255]; unchanged if they have that size.
+    Bilinearly with antialiasing; the aspect ratio is not kept.
     """
     images = tf.convert_to_tensor(images)
     size = tuple(image_size[:2])

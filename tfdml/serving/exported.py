@@ -64,9 +64,7 @@ def fingerprint(version):
 def load_signatures(version, stated=None):
     """The checked signatures of a SavedModel.
 
-    Args:
-        version: Its path.
-        stated: The fingerprint in its metadata, empty for none; if None, they are read.
+    `stated` is the fingerprint in its metadata, empty for none; if None, they are read.
     """
     import tensorflow as tf  # for which programs that look for a version do not wait
 
