@@ -30,8 +30,9 @@ def recipe_of(version):
 def recipe_in(metadata):
     """As `recipe_of`, of the metadata of a version."""
     recipe = metadata.get("recipe")
-    known = isinstance(recipe, dict) and recipe.get("dataset") and "data_dir" in recipe
-    return recipe if known else {}
+    if isinstance(recipe, dict) and recipe.get("dataset") and "data_dir" in recipe:
+        return recipe
+    return {}
 
 
 def config_of(version, recipe):
