@@ -19,7 +19,7 @@ from timing import seconds_of
 
 import pipelines
 from pipelines import Augmentation, Preprocessing, balanced_batches
-from tfdml.decoding import decode
+from tfdml.images.decoding import decode
 
 SIDE, BATCH_SIZE, BATCH = 256, 128, {"classes_per_batch": 32, "images_per_class": 4}
 CLASSES = 32

@@ -25,7 +25,7 @@ from pipelines import (
     balanced_batches,
     pair_batches,
 )
-from tfdml.decoding import decode
+from tfdml.images.decoding import decode
 
 CLASSES, IMAGES_PER_CLASS = 11_318, 5  # Stanford Online Products, training half
 BATCH = {"classes_per_batch": 32, "images_per_class": 4}

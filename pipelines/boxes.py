@@ -9,7 +9,7 @@ import numpy as np
 
 from tfdml.checks import Bare, check
 from tfdml.files import identity
-from tfdml.image_headers import excess_pixels, open_image
+from tfdml.images.image_headers import excess_pixels, open_image
 from tfdml.progress import progress
 
 EDGES = ("x1", "y1", "x2", "y2")

@@ -16,8 +16,7 @@ from pipelines.samplers import step_seed
 from pipelines.split import check_split
 from pipelines.unreadable import unreadable
 from tfdml.checks import check, check_image_size, check_type
-from tfdml.decoding import decode, resize
-from tfdml.orientation import upright
+from tfdml.images.decoding import decode, resize, upright
 
 _MACHINE_ERRORS = ("Aborted", "Cancelled", "DeadlineExceeded", "Internal", "ResourceExhausted")
 _MACHINE_ERRORS += ("Unavailable",)  # of TensorFlow, which no image causes

@@ -5,7 +5,7 @@ import math
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.decoding import resize, resized
+from tfdml.images.decoding import resize, resized
 
 _LIGHTEST, _MARGIN, _WHITE = 250, 15, 255  # white border: least grey, margin kept
 

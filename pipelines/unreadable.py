@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import UnidentifiedImageError
 
 from pipelines.records import is_record, read
-from tfdml.image_files import is_utf8
-from tfdml.image_headers import KINDS, excess_pixels, open_image
+from tfdml.images.image_files import is_utf8
+from tfdml.images.image_headers import KINDS, excess_pixels, open_image
 from tfdml.progress import progress
 from tfdml.quiet import import_tensorflow
 
@@ -66,7 +66,7 @@ def _problem(path):
         return NOT_UTF8
     import tensorflow as tf  # not needed where all files are remembered
 
-    from tfdml.decoding import decode
+    from tfdml.images.decoding import decode
 
     try:
         contents = read(path)

@@ -9,7 +9,7 @@ import programs
 import tensorflow as tf
 from PIL import Image
 
-from tfdml.decoding import resize
+from tfdml.images.decoding import resize
 from tfdml.programs import evaluate
 
 SIDE = 8

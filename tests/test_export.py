@@ -11,12 +11,13 @@ from PIL import Image
 from small_runs import few_digits
 
 import pipelines
+from tfdml import runs
 from tfdml.evaluation import recall_at_k
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
-from tfdml.serving.versions import megabytes, newest_version
+from tfdml.serving.versions import megabytes
 
 SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "5"]
 SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
@@ -75,10 +76,8 @@ def test_train_states_what_it_exports(here):
 def test_evaluate_exports_what_it_scores_with_rounded_weights(here, test_split, capsys):
     options = ["--export", "saved_models/rounded", "--export_options.precision", "int8"]
     evaluate.main([str(MODEL), "--nmi", "false", *options, "--export_gallery", "--export_classes"])
-    stated, exact = (
-        read_metadata(pathlib.Path("saved_models/rounded/1")),
-        read_metadata(MODEL / "1"),
-    )
+    stated = read_metadata(pathlib.Path("saved_models/rounded/1"))
+    exact = read_metadata(MODEL / "1")
     assert stated["precision"] == "int8"
     assert stated["licence"] == "CC-BY-4.0"
     assert stated["scores"] == exact["scores"]
@@ -130,36 +129,21 @@ def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split,
     assert all(name.startswith(b"digit ") for name in names)
 
 
-def test_an_export_again_may_change_what_the_run_said(here, capsys):
+def test_an_export_again_may_change_what_the_run_said(here, monkeypatch, capsys):
+    monkeypatch.setattr(runs, "score_rounded", lambda *_: pytest.fail("scored"))
     options = ["--precision", "float16", "--licence", "MIT", "--on_bad_image", "error"]
     export.main(["runs/small", *options, "--score", "false"])
     assert capsys.readouterr().out.startswith("saved_models/small_float16/1: ")
     stated = read_metadata(pathlib.Path("saved_models/small_float16/1"))
-    assert (stated["precision"], stated["licence"], stated["on_bad_image"]) == (
-        "float16",
-        "MIT",
-        "error",
-    )
+    assert "precision_scores" not in stated
+    expected = {"precision": "float16", "licence": "MIT", "on_bad_image": "error"}
+    assert expected.items() <= stated.items()
     images = pipelines.load("digits").test.images[:20]
     rounded = embeddings_of("saved_models/small_float16/1", images)
     np.testing.assert_allclose(rounded, embeddings_of(MODEL / "1", images), atol=5e-3)
 
 
-@pytest.mark.slow  # tests/test_levels.py scores rounded weights too
-def test_an_export_again_scores_rounded_weights(here, test_split, capsys):
-    export.main(["runs/small", "--precision", "int8"])
-    stated = read_metadata(pathlib.Path("saved_models/small_int8/1"))["precision_scores"]
-    printed = capsys.readouterr().out
-    assert list(stated) == ["float32", "int8"]
-    for name, folder in (("float32", MODEL / "1"), ("int8", "saved_models/small_int8/1")):
-        rows = embeddings_of(folder, test_split.images)
-        recall = recall_at_k(rows, test_split.labels, k=1)[1]
-        assert stated[name]["recall@1"] == pytest.approx(recall, abs=2e-3)
-        assert f"{name:>7}: recall@1 {stated[name]['recall@1']:.4f}, " in printed
-    assert stated["float32"]["megabytes"] == megabytes(newest_version(MODEL))
-
-
-def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch, recwarn):
+def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch):
     def missing(*_, **__):
         raise FileNotFoundError("there is no folder photos")
 
@@ -167,8 +151,6 @@ def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch
     with pytest.warns(UserWarning, match="int8 loses is not scored: there is no folder photos"):
         export.main(["runs/small", "--precision", "int8", "--out", "without_images"])
     assert "precision_scores" not in read_metadata(pathlib.Path("without_images/1"))
-    export.main(["runs/small", "--precision", "int8", "--score", "false", "--out", "unscored"])
-    assert not recwarn
 
 
 @pytest.mark.parametrize(

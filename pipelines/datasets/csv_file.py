@@ -9,7 +9,7 @@ from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half, numbered
 from tfdml.checks import Bare, check
 from tfdml.files import identity
-from tfdml.image_files import shown
+from tfdml.images.image_files import shown
 
 COLUMNS = {"path", "label", "labels", "split", "super_label", *EDGES}
 SEPARATOR = ";"

@@ -7,7 +7,7 @@ from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
 from pipelines.invalid import first_five, leave_out, warn
 from pipelines.unreadable import unfit, unreadable
-from tfdml.image_files import SUFFIXES, class_folders, is_image
+from tfdml.images.image_files import SUFFIXES, class_folders, is_image
 
 
 def load(data_dir=None, skip_invalid=False, training=True):

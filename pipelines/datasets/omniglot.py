@@ -4,7 +4,7 @@ import tensorflow as tf
 from pipelines.augmentation import Augmentation
 from pipelines.datasets.tfds_images import batches_of, prepared
 from pipelines.split import Dataset, Split
-from tfdml.decoding import resize
+from tfdml.images.decoding import resize
 
 SIDE = 28  # pixels; the originals have 105
 

@@ -10,7 +10,7 @@ from pipelines.datasets import cars196, cub200, image_list
 from pipelines.datasets.image_list import ImageList
 from pipelines.loading import on_all_cores
 from tfdml.checks import check, check_fits, nearest
-from tfdml.decoding import decode, resize
+from tfdml.images.decoding import decode, resize
 from tfdml.progress import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to

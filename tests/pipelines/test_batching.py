@@ -34,7 +34,7 @@ from pipelines.loading import cause_of
 from pipelines.transforms import resize
 from tfdml import EmbeddingModel
 from tfdml.callbacks import StopAt
-from tfdml.decoding import decode
+from tfdml.images.decoding import decode
 
 EVERYTHING = Augmentation(
     crop=0.5, aspect=1.3, flip=True, rotation=20, zoom=0.2, shift=0.1, colour=0.3

@@ -13,7 +13,7 @@ from pipelines import check
 from pipelines import unreadable as unreadable_files
 from pipelines.loading import named
 from pipelines.unreadable import unreadable
-from tfdml import decoding, image_headers
+from tfdml.images import decoding, image_headers
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,8 @@ import numpy as np
 from tfdml.client.protos import message
 
 # Numbers of `tensorflow.DataType`.
-STRING, DTYPES = (
-    7,
-    {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 9: np.int64, 10: np.bool_},
-)
+STRING = 7
+DTYPES = {1: np.float32, 2: np.float64, 3: np.int32, 4: np.uint8, 9: np.int64, 10: np.bool_}
 NUMBERS = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 TSTRING_BYTES = 24
 CODES = (  # of `absl::StatusCode`, in their order

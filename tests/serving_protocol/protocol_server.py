@@ -6,9 +6,8 @@
 It stands in for `tensorflow_model_server` where none can be installed: it takes the same flags,
 answers by the servicer classes of tensorflow-serving-api and by the paths of the REST interface,
 runs the models by the C API of TensorFlow, and replays their warm-up records. It is no TF Serving:
-it neither batches, nor polls, nor measures. Of requests with a header `test-fault` it does what
-that says: `slow:SECONDS`, `unavailable:TIMES:KEY` (the first requests with this key), `garbage`
-(bytes that are no message) or `short` (a row is missing).
+it neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a
+header `test-fault: TIMES:KEY` of this key.
 """
 
 import argparse
@@ -23,7 +22,6 @@ import signal
 import struct
 import sys
 import threading
-import time
 from concurrent import futures
 
 import numpy as np
@@ -116,34 +114,13 @@ class Models:
 
 
 def records(path):
-    """The records of the warm-up file of a version, whose checksums must hold."""
+    """The records of the warm-up file of a version, without their checksums."""
     file = pathlib.Path(path, "assets.extra", "tf_serving_warmup_requests")
     content, first = file.read_bytes() if file.is_file() else b"", 0
     while first < len(content):
         (length,) = struct.unpack_from("<Q", content, first)
-        record = content[first + 12 : first + 12 + length]
-        for of, place in ((content[first : first + 8], 8), (record, 12 + length)):
-            (checksum,) = struct.unpack_from("<I", content, first + place)
-            assert checksum == masked_crc32c(of), f"{file} is damaged"
-        yield record
+        yield content[first + 12 : first + 12 + length]
         first += 16 + length
-
-
-def masked_crc32c(content):
-    crc = 2**32 - 1
-    for byte in content:
-        crc = CRC_TABLE[(crc ^ byte) & 255] ^ (crc >> 8)
-    crc ^= 2**32 - 1
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
-
-
-def crc_of_byte(crc):
-    for _ in range(8):
-        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc
-
-
-CRC_TABLE = [crc_of_byte(byte) for byte in range(256)]
 
 
 def predict(session, signature, inputs):
@@ -257,51 +234,30 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return status_of(self.models, request.model_spec)
 
 
-class Faults:
-    """Which requests of a header fail; counts them."""
+class Faults(grpc.ServerInterceptor):
+    """Rejects requests of a header, and counts them; calls by gRPC as an interceptor."""
 
     def __init__(self):
         self.seen = collections.Counter()
 
     def apply(self, fault):
-        """Waits or rejects; returns what is to be done to the answer."""
-        kind, _, rest = (fault or "").partition(":")
-        if kind == "slow":
-            time.sleep(float(rest))
-        if kind == "unavailable":
-            self.seen[rest] += 1
-            if self.seen[rest] <= int(rest.partition(":")[0]):
-                raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
-        return kind
-
-
-class FaultyCalls(grpc.ServerInterceptor):
-    """Applies the faults to calls by gRPC."""
-
-    def __init__(self, faults):
-        self.faults = faults
+        self.seen[fault] += 1
+        if fault and self.seen[fault] <= int(fault.partition(":")[0]):
+            raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
 
     def intercept_service(self, continuation, call):
         handler, headers = continuation(call), dict(call.invocation_metadata)
-        if FAULT not in headers:
-            return handler
-        kind = headers[FAULT].partition(":")[0]
 
         def answer(request, context):
             try:
-                self.faults.apply(headers[FAULT])
+                self.apply(headers.get(FAULT))
             except RejectedError as refusal:
                 context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
-            response = handler.unary_unary(request, context)
-            if kind == "short":
-                for tensor in response.outputs.values():
-                    tensor.CopyFrom(tensor_of(array_of(tensor)[1:]))
-            return response
+            return handler.unary_unary(request, context)
 
-        def serialize(response):
-            return b"\xff" * 64 if kind == "garbage" else handler.response_serializer(response)
-
-        return grpc.unary_unary_rpc_method_handler(answer, handler.request_deserializer, serialize)
+        return grpc.unary_unary_rpc_method_handler(
+            answer, handler.request_deserializer, handler.response_serializer
+        )
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -320,13 +276,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def answer(self, body):
-        code, text = 200, None
         try:
-            kind = self.faults.apply(self.headers[FAULT])
-            found = self.found(body)
-            if kind == "short" and "outputs" in found:
-                found["outputs"] = found["outputs"][1:]
-            text = json.dumps(found) if kind != "garbage" else '{"outputs": [[0.1, '
+            self.faults.apply(self.headers[FAULT])
+            code, text = 200, json.dumps(self.found(body))
         except RejectedError as refusal:
             code, text = HTTP_CODES.get(refusal.code, 500), json.dumps({"error": str(refusal)})
         content = text.encode()
@@ -367,20 +319,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             signature = request.get("signature_name", "serving_default")
             _, session = self.models.find(spec)
             definition = session.signatures.get(signature)
-            columns = request["inputs"]
-            names = sorted(definition.inputs) if definition else []
-            if len(names) == 1 and not (isinstance(columns, dict) and names[0] in columns):
-                columns = {names[0]: columns}
-            inputs = (
-                {
-                    name: [base64.b64decode(each["b64"]) for each in column]
-                    if definition.inputs[name].dtype == STRING
-                    else np.array(column, DTYPES[definition.inputs[name].dtype])
-                    for name, column in columns.items()
-                }
-                if definition
-                else {}
-            )
+            columns, inputs = request["inputs"], {}
+            expected = definition.inputs if definition else {}
+            if len(expected) == 1 and not (isinstance(columns, dict) and {*expected} & {*columns}):
+                columns = dict.fromkeys(expected, columns)
+            for name in columns if expected else ():
+                dtype = expected[name].dtype
+                inputs[name] = (
+                    [base64.b64decode(each["b64"]) for each in columns[name]]
+                    if dtype == STRING
+                    else np.array(columns[name], DTYPES[dtype])
+                )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RejectedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
         found = predict(session, signature, inputs)
@@ -413,7 +362,7 @@ def main():
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
         options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
-        interceptors=[FaultyCalls(faults)],
+        interceptors=[faults],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(models), server

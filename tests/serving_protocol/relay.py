@@ -1,10 +1,9 @@
-"""A relay between client and server that holds back, drips or drops what the server says."""
+"""A relay between client and server that drops what the server says."""
 
 import contextlib
 import socket
 import ssl
 import threading
-import time
 
 from listening import Listening
 
@@ -20,12 +19,11 @@ class Relay(Listening):
     Attributes:
         port: Of the relay.
         drops: Answers that it cuts off from now on: some bytes of each pass, then it closes.
-        pause: Seconds before each byte of the body of an answer.
         connections: How many the client has opened.
     """
 
     def __init__(self, port, certificate=None, authority=None):
-        self.drops, self.pause = 0, 0.0
+        self.drops = 0
         self._server, self._tls = port, None
         if certificate:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
@@ -58,11 +56,7 @@ class Relay(Listening):
                     client.sendall(content[: len(content) // 2])
                     client.shutdown(socket.SHUT_RDWR)
                     return
-                head = content.find(b"\r\n\r\n") + 4 if content.startswith(b"HTTP/") else 0
-                client.sendall(content[: head if self.pause else len(content)])
-                for byte in content[head:] if self.pause else b"":
-                    time.sleep(self.pause)
-                    client.sendall(bytes([byte]))
+                client.sendall(content)
 
     @staticmethod
     def _is_settings(content):

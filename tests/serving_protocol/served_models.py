@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import pathlib
 
 import keras
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import running
 import tensorflow as tf
+from image_contents import encode
 from PIL import Image
 
 from pipelines import Reader
@@ -100,13 +100,8 @@ def contents():
     rng = np.random.default_rng(0)
     kinds = ("PNG", "JPEG", "PNG", "PNG", "JPEG")
     shapes = [(20 + 3 * i, 30 - 2 * i, 3) for i in range(4)] + [(17, 40)]
-    return [encoded(rng, shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
-
-
-def encoded(rng, shape, kind):
-    buffer = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)).save(buffer, kind)
-    return buffer.getvalue()
+    noise = [Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)) for shape in shapes]
+    return [encode(image, kind) for image, kind in zip(noise, kinds, strict=True)]
 
 
 def config_of(served):

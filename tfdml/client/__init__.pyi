@@ -1,3 +1,3 @@
 from .client import Client as Client
-from .images import ImageError as ImageError
+from .encoding import ImageError as ImageError
 from .service import ServingError as ServingError

@@ -13,15 +13,17 @@ Each has --help.
 """
 
 import dataclasses
+import math
 import os
 import pathlib
 import sys
 import typing
 
+import tfdml.client
 from tfdml.checks import check
 from tfdml.command_line import Parser, command_of, one_sentence
 from tfdml.files import check_file, replacing
-from tfdml.image_files import SUFFIXES, is_hidden, is_image
+from tfdml.images.image_files import SUFFIXES, is_hidden, is_image
 from tfdml.quiet import keep_printing
 
 PROGRAM = "tfdml.client"
@@ -72,10 +74,6 @@ class Similarity(Connection):
 
     skip_invalid: bool = False
 
-    @property
-    def on_bad_image(self):
-        return "nan" if self.skip_invalid else "error"
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embed(Similarity):
@@ -123,7 +121,7 @@ def embed(settings: Embed, given):
         version = client.metadata().version
     pinned = dataclasses.replace(settings, version=version, label=None)
     with client_of(pinned) as client:
-        embeddings = client.embed(paths, on_bad_image=settings.on_bad_image)
+        embeddings = client.embed(paths, on_bad_image=if_bad(settings))
     paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
     save_embeddings(out, paths, embeddings, model=settings.model, version=version)
     written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
@@ -131,19 +129,8 @@ def embed(settings: Embed, given):
 
 
 def save_embeddings(path, paths, embeddings, *, model, version):
-    """Writes embeddings to a NumPy archive, atomically.
-
-    `numpy.load(path)` returns `paths` (n,) texts, `embeddings` (n, dim) float32, `model` and
-    `version`: embeddings of another version are not comparable with these.
-
-    Args:
-        path: Path of the archive, such as `embeddings.npz`.
-        paths: List of n texts, the image of each row.
-        embeddings: (n, dim) float32.
-        model: Name of the model.
-        version: Number of its version.
-    """
-    import numpy as np
+    """Writes embeddings, a row for each path, to a NumPy archive, atomically."""
+    import numpy as np  # for which --help does not wait
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, unfinished.open("wb") as file:
@@ -156,7 +143,7 @@ def compare(settings: Similarity, given):
     check(paths, "give two or more images: the first is compared with the others", images=given)
     with client_of(settings) as client:
         queries = [query] * len(paths)
-        scores = client.similarity(queries, paths, on_bad_image=settings.on_bad_image)
+        scores = client.similarity(queries, paths, on_bad_image=if_bad(settings))
     paths, scores = without_bad(paths, scores, scores)
     for score, path in sorted(zip(scores, paths, strict=True), key=lambda pair: -pair[0]):
         print(f"{score:8.4f}  {path}")
@@ -177,22 +164,19 @@ def status(settings: Connection, _):
             print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
 
 
+def if_bad(settings):
+    return "nan" if settings.skip_invalid else "error"
+
+
 def client_of(settings):
     """The `Client` of the settings of a connection."""
-    from tfdml.client import Client
-
     names = (field.name for field in dataclasses.fields(Connection))
     options = {name: getattr(settings, name) for name in names}
-    return Client(options.pop("server"), **options)
+    return tfdml.client.Client(options.pop("server"), **options)
 
 
 def image_files(given):
-    """Paths of files, and of the images in folders, sorted within each folder; no hidden ones.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If a folder has no image.
-    """
+    """Paths of files, and of the images in folders, sorted within each folder; no hidden ones."""
     files = []
     for path in map(pathlib.Path, given):
         if not path.exists():
@@ -207,13 +191,12 @@ def image_files(given):
 
 
 def without_bad(paths, rows, first):
-    """Paths and rows without those that are NaN; raises a ValueError if none is left."""
-    import numpy as np
-
-    good = ~np.isnan(first)
-    check(bool(good.any()), "at least one image must be readable", images=len(paths))
-    if not good.all():
-        print(f"{PROGRAM}: {np.sum(~good)} of {len(paths)} images left out", file=sys.stderr)
+    """Paths and rows without those whose first number is NaN."""
+    good = [not math.isnan(number) for number in first]
+    check(any(good), "at least one image must be readable", images=len(paths))
+    if not all(good):
+        left_out = f"{good.count(False)} of {len(paths)} images left out"
+        print(f"{PROGRAM}: {left_out}", file=sys.stderr)
     return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
 
 

@@ -4,24 +4,17 @@ import contextlib
 import functools
 import itertools
 import warnings
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
 from tfdml.client.connection import connect
-from tfdml.client.images import Image, ImageError, batches_of, listed, read
-from tfdml.client.service import (
-    Model,
-    ServingError,
-    in_order,
-    limit_of,
-    malformed,
-    rows_in,
-    well_formed,
-)
+from tfdml.client.encoding import ImageError, batches_of, listed, read_images
+from tfdml.client.service import Model, ServingError, limit_of, malformed, well_formed
 from tfdml.progress import progress
-from tfdml.serving.bad_images import reason_for_first
 
 _MARKED = "the server marks it as unreadable"
 
@@ -137,7 +130,7 @@ class Client(contextlib.AbstractContextManager):
             ValueError: If an array does not have the shape or range of an image.
         """
         images, count = listed(images)
-        found = (_read((image,), (f"image {i}",)) for i, image in enumerate(images))
+        found = (read_images((image,), (f"image {i}",)) for i, image in enumerate(images))
         rows = self._rows(_EMBED, found, count, on_bad_image)
         good = next((row for row in rows if row is not None), None)
         if good is None:
@@ -167,7 +160,7 @@ class Client(contextlib.AbstractContextManager):
         a, b = (list(listed(images)[0]) for images in (a, b))
         check(len(a) == len(b), "`a` and `b` must have the same length", a=len(a), b=len(b))
         pairs = enumerate(zip(a, b, strict=True))
-        found = (_read(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
+        found = (read_images(pair, (f"a[{i}]", f"b[{i}]")) for i, pair in pairs)
         rows = self._rows(_COMPARE, found, len(a), on_bad_image)
         return np.array([np.nan if row is None else row for row in rows], np.float32)
 
@@ -179,7 +172,8 @@ class Client(contextlib.AbstractContextManager):
             inputs: {name: list of bytes, or array of numbers}.
 
         Returns:
-            {name: array}; string outputs are object arrays of bytes.
+            {name: array}; string outputs are object arrays of bytes. REST gives floats as float32
+            and integers as int64.
 
         Raises:
             ServingError: If the request fails.
@@ -213,9 +207,7 @@ class Client(contextlib.AbstractContextManager):
         check_one_of(("error", "nan"), on_bad_image=on_bad_image)
         batches = batches_of(images, self._batch_size)
         first = list(itertools.islice(batches, 2))
-        model = self._model
-        if len(first) == 2 and model.version is None:  # the next may be of a newer version
-            model = Model(model.name, self.metadata().version)
+        model = self._pinned(self._model) if len(first) == 2 else self._model
         ask = functools.partial(self._ask, model, task, on_bad_image == "error")
         rows = []
         answers = in_order(ask, itertools.chain(first, batches), self._in_flight)
@@ -230,34 +222,9 @@ class Client(contextlib.AbstractContextManager):
                 bar.update(len(answer))
         return rows
 
-    def _dim(self, count):
-        """Length of the embeddings, as the server states it."""
-        signature = self._signature(self._model, "serving_default")
-        with well_formed("a signature that returns `embedding`, (n, dim)", signature):
-            _, dim = signature.outputs["embedding"].shape
-            fits = 4 * max(1, count) * dim <= limit_of({"image_bytes": [b""] * count})
-            check(fits, "`dim` must be that of an answer", dim=dim)
-            return dim
-
-    def _check_sizes(self, model, batch):
-        """Checks float images: a server would accept any size, and embed them wrongly."""
-        signature = self._signature(model, "embed_images")
-        with well_formed(
-            "a signature that takes `images`, (n, height, width, channels)", signature
-        ):
-            size = signature.inputs["images"].shape[1:]
-        for image in batch:
-            shape, name = image.contents[0].shape, image.name
-            expected = f"{name} is a float array and must have the input size of the model: {size}"
-            check(shape == size, expected, shape=shape)
-
-    def _signature(self, model, name):
-        signatures = self._service.metadata(model).signatures
-        if name not in signatures:
-            names = ", ".join(sorted(signatures))
-            message = f"the model has no signature {name}. It has: {names}"
-            raise ServingError("INVALID_ARGUMENT", message)
-        return signatures[name]
+    def _pinned(self, model):
+        """The model at the version that answers now: the next request may meet a newer one."""
+        return model if model.version is not None else Model(model.name, self.metadata().version)
 
     def _ask(self, model, task, strict, batch):
         """A row, or an `ImageError`, for every image of a batch; raises the error if `strict`."""
@@ -266,7 +233,7 @@ class Client(contextlib.AbstractContextManager):
         if not batch[0].is_encoded:
             task = _EMBED_FLOATS
             self._check_sizes(model, batch)
-        columns = zip(*(image.contents for image in batch), strict=True)
+        columns = zip(*(images.contents for images in batch), strict=True)
         joined = map(list if batch[0].is_encoded else np.stack, columns)
         inputs = dict(zip(task.inputs, joined, strict=True))
         try:
@@ -276,44 +243,70 @@ class Client(contextlib.AbstractContextManager):
                 raise
             if len(batch) == 1:
                 self._signature(model, task.signature)  # raises if the signature is the problem
-                rejected = ImageError(*_blamed(batch[0], task.inputs, error.message))
+                rejected = batch[0].rejected(task.inputs, error.message)
                 if strict:
                     raise rejected from error
                 return [rejected]
-            if model.version is None:  # the halves must be answered by the same
-                model = Model(model.name, self.metadata().version)
+            model = self._pinned(model)
             halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             return [row for half in halves for row in self._ask(model, task, strict, half)]
-        found = zip(*rows_in(outputs, task.output, len(batch), task.rank), batch, strict=True)
+        found = zip(*_rows_in(outputs, task, len(batch)), batch, strict=True)
         return [
-            row if good and np.all(np.isfinite(row)) else ImageError(image.name, _MARKED)
-            for row, good, image in found
+            row if good and np.all(np.isfinite(row)) else ImageError(images.name, _MARKED)
+            for row, good, images in found
         ]
 
+    def _check_sizes(self, model, batch):
+        """Checks float images: a server would accept any size, and embed them wrongly."""
+        signature = self._signature(model, "embed_images")
+        expected = "a signature that takes `images`, (n, height, width, channels)"
+        with well_formed(expected, signature):
+            size = signature.inputs["images"].shape[1:]
+        for images in batch:
+            shape, name = images.contents[0].shape, images.name
+            expected = f"{name} is a float array and must have the input size of the model: {size}"
+            check(shape == size, expected, shape=shape)
 
-def _read(images, names):
-    """An `Image` of one or two images, or the `ImageError` of the first unreadable one."""
-    try:
-        names, contents = zip(*map(read, images, names), strict=True)
-    except ImageError as error:
-        return error
-    image = Image(names, contents)
-    if len(images) > 1 and not all(isinstance(content, bytes) for content in image.contents):
-        raise TypeError(f"{image.name} must be encoded images, or arrays of uint8")
-    return image
+    def _dim(self, count):
+        """Length of the embeddings, as the server states it."""
+        signature = self._signature(self._model, "serving_default")
+        with well_formed("a signature that returns `embedding`, (n, dim)", signature):
+            _, dim = signature.outputs["embedding"].shape
+            fits = 4 * max(1, count) * dim <= limit_of({"image_bytes": [b""] * count})
+            check(fits, "`dim` must be that of an answer", dim=dim)
+            return dim
+
+    def _signature(self, model, name):
+        signatures = self._service.metadata(model).signatures
+        if name not in signatures:
+            names = ", ".join(sorted(signatures))
+            message = f"the model has no signature {name}. It has: {names}"
+            raise ServingError("INVALID_ARGUMENT", message)
+        return signatures[name]
 
 
-def _blamed(image, inputs, message):
-    """The unreadable image of a rejected request, or of one pair, and the server's reason.
+def in_order(function, items, in_flight):
+    """Yields the results of calls in threads, in order; reads at most `in_flight` items ahead."""
+    with ThreadPoolExecutor(in_flight) as pool:
+        waiting = deque()
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) == in_flight:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
-    >>> pair = Image(("a.jpg", "b.jpg"), (b"x", b""))
-    >>> inputs = ("image_bytes_a", "image_bytes_b")
-    >>> _blamed(pair, inputs, "assertion failed: [image_bytes_b[0] is empty]")
-    ('b.jpg', 'the server says: it is empty')
-    >>> _blamed(pair, inputs, "Invalid PNG data, size 12")
-    ('a.jpg and b.jpg', 'the server says: Invalid PNG data, size 12')
-    """
-    for name, each in zip(inputs, image.names, strict=True):
-        if reason := reason_for_first(message, name):
-            return each, f"the server says: {reason}"
-    return image.name, f"the server says: {message}"
+
+def _rows_in(outputs, task, count):
+    """The (count, ...) float32 rows of a task, and `valid`, (count,) bool: true if not given."""
+    rows, valid = outputs.get(task.output), outputs.get("valid", np.ones(count, bool))
+    if (
+        rows is None
+        or rows.dtype.kind not in "fiu"
+        or (rows.ndim, *rows.shape[:1]) != (task.rank, count)
+        or (valid.shape, valid.dtype) != ((count,), bool)
+    ):
+        each = "a number" if task.rank == 1 else "a row of numbers"
+        expected = f"`{task.output}`, {each} for each image, and `valid`, if any, of {count} images"
+        raise malformed(expected, outputs)
+    return rows.astype(np.float32, copy=False), valid

@@ -1,7 +1,7 @@
 """Requests over gRPC."""
 
 import math
-import time
+from time import monotonic
 
 import grpc
 import numpy as np
@@ -11,13 +11,12 @@ from tfdml.client.protos import as_json, message
 from tfdml.client.service import (
     LEAST_LIMIT,
     METADATA_LIMIT,
-    Retries,
+    Service,
     ServingError,
     few,
     limit_of,
     metadata_in,
     versions_in,
-    well_formed,
 )
 
 # Method -> its service, and the file of its messages.
@@ -49,24 +48,17 @@ _TYPES = {
 }
 
 
-class GrpcService:
-    """The PredictionService and the ModelService of a server.
-
-    Args:
-        target: `host:port`.
-        timeout: Seconds that a request may take, with its repetitions.
-        headers: {name: text}, sent as metadata.
-        tls: None, or {name: path or None}, as `connect` describes them.
-        retries: Most repetitions of a request.
+class GrpcService(Service):
+    """The PredictionService and the ModelService of a server, at `host:port`.
 
     Raises:
         ImportError: If tensorflow-serving-api is not installed.
     """
 
     def __init__(self, target, *, timeout, headers, tls, retries=0):
+        super().__init__(timeout, retries)
         _message("Predict", "Request")  # raises if the package is not installed
         self._headers = [(name.lower(), text) for name, text in headers.items()]
-        self._timeout, self._retries = timeout, Retries(retries)
         self._target, self._credentials, self._channels = target, None, {}
         if tls is not None:
             files = (tls[name] for name in ("authority", "key", "certificate"))
@@ -78,19 +70,6 @@ class GrpcService:
             channel.close()
 
     def predict(self, model, signature, inputs):
-        """Calls a signature.
-
-        Args:
-            model: `Model`.
-            signature: Its name.
-            inputs: {name: list of bytes, or array}.
-
-        Returns:
-            {name: array}; string outputs are object arrays of bytes.
-
-        Raises:
-            ServingError: If the request fails.
-        """
         request = _request("Predict", model, signature)
         for name, value in inputs.items():
             _fill(request.inputs[name], value)
@@ -99,40 +78,38 @@ class GrpcService:
         def arrays_in(response):
             outputs = few(response.outputs)
             numbers = sum(math.prod(_shape(tensor)) for tensor in outputs.values())
-            if 4 * numbers > limit:
-                message = f"an answer of {numbers:,} numbers is larger than {limit:,} bytes"
-                raise ServingError("RESOURCE_EXHAUSTED", message)
+            _check_limit(4 * numbers <= limit, f"{numbers:,} numbers", f"{limit:,} bytes")
             return {name: _array(tensor) for name, tensor in outputs.items()}
 
-        return self._send(arrays_in, "Predict", request, limit)
+        return self._call("Predict", request, arrays_in, limit)
 
     def status(self, model):
         request = _request("GetModelStatus", model)
-        return self._send(lambda answer: versions_in(as_json(answer)), "GetModelStatus", request)
+        return self._call("GetModelStatus", request, lambda answer: versions_in(as_json(answer)))
 
     def metadata(self, model):
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
-        return self._send(lambda answer: metadata_in(as_json(answer)), "GetModelMetadata", request)
+        return self._call("GetModelMetadata", request, lambda answer: metadata_in(as_json(answer)))
 
-    def _send(self, read, method, request, limit=METADATA_LIMIT):
-        """What `read` makes of the answer."""
-        until = time.monotonic() + self._timeout
+    def _call(self, method, request, read, limit=METADATA_LIMIT):
         call = self._channel(max(limit, LEAST_LIMIT)).unary_unary(
             f"/tensorflow.serving.{_METHODS[method][0]}/{method}",
             request_serializer=type(request).SerializeToString,
         )
-        content = self._retries(self._answer, call, request, until, until=until)
-        if len(content) > limit:
-            message = f"an answer of {len(content):,} bytes is larger than {limit:,}"
-            raise ServingError("RESOURCE_EXHAUSTED", message)
-        with well_formed(f"one of TF Serving to {method}", content[:100]):
+
+        def send(until):
+            try:
+                content = call(request, timeout=until - monotonic(), metadata=self._headers)
+            except grpc.RpcError as error:
+                reason = error.details() or "no reason given"
+                raise ServingError(error.code().name, reason) from error
+            _check_limit(len(content) <= limit, f"{len(content):,} bytes", f"{limit:,}")
+            return content
+
+        def parsed(content):
             return read(_message(method, "Response").FromString(content))
 
-    def _answer(self, call, request, until):
-        try:
-            return call(request, timeout=until - time.monotonic(), metadata=self._headers)
-        except grpc.RpcError as error:
-            raise ServingError(error.code().name, error.details() or "no reason given") from error
+        return self._ask(send, parsed, f"one of TF Serving to {method}")
 
     def _channel(self, limit):
         """The channel for answers of so many bytes: the limit is fixed when a channel is opened."""
@@ -144,6 +121,11 @@ class GrpcService:
                 channel = grpc.secure_channel(self._target, self._credentials, options)
             self._channels[limit] = channel
         return self._channels[limit]
+
+
+def _check_limit(holds, size, limit):
+    if not holds:
+        raise ServingError("RESOURCE_EXHAUSTED", f"an answer of {size} is larger than {limit}")
 
 
 def _message(method, end):

@@ -80,9 +80,6 @@ class Session(requests.Session):
     """A session whose `timeout` holds for a request as a whole, and that follows no redirects.
 
     The time limit of `requests` is one of each connection attempt and of each piece that is read.
-
-    Args:
-        connections: Most connections kept open.
     """
 
     def __init__(self, connections):

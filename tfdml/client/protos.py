@@ -17,14 +17,7 @@ _pool = descriptor_pool.DescriptorPool()
 
 
 def message(file, name) -> Any:  # its fields are not known statically
-    """The class of a message.
-
-    Args:
-        file: The file that defines it, such as `tensorflow_serving/apis/predict.proto`.
-        name: Its full name, such as `tensorflow.serving.PredictRequest`.
-
-    Returns:
-        A subclass of `google.protobuf.message.Message`.
+    """The class of a message, by the file that defines it and its full name.
 
     Raises:
         ImportError: If the package that the file is part of is not installed.

@@ -3,7 +3,7 @@
 import base64
 import contextlib
 import json
-import time
+from time import monotonic
 
 import numpy as np
 import requests
@@ -13,13 +13,12 @@ from tfdml.checks import check_type
 from tfdml.client.http_session import Session
 from tfdml.client.service import (
     METADATA_LIMIT,
-    Retries,
+    Service,
     ServingError,
     few,
     limit_of,
     metadata_in,
     versions_in,
-    well_formed,
 )
 
 _CODES = {
@@ -38,21 +37,12 @@ _CODES = {
 _PIECE = 2**16  # bytes read at once
 
 
-class RestService:
-    """The REST interface of a server.
-
-    Args:
-        address: Such as `http://host:8501`, with or without a path.
-        timeout: Seconds that a request may take, with its repetitions.
-        headers: {name: text}, sent with every request.
-        tls: None, or {name: path or None}, as `connect` describes them.
-        connections: Most connections kept open.
-        retries: Most repetitions of a request.
-    """
+class RestService(Service):
+    """The REST interface of a server, at an address such as `http://host:8501/path`."""
 
     def __init__(self, address, *, timeout, headers, tls, connections, retries=0):
-        self._address, self._timeout = address.rstrip("/"), timeout
-        self._retries, self._only_outputs = Retries(retries), {}
+        super().__init__(timeout, retries)
+        self._address, self._only_outputs = address.rstrip("/"), {}
         self._session = Session(connections)
         # Few compressed bytes could hold more than any limit.
         self._session.headers.update({**headers, "Accept-Encoding": "identity"})
@@ -69,11 +59,9 @@ class RestService:
         self._session.close()
 
     def predict(self, model, signature, inputs):
-        """Like `GrpcService.predict`; floats are returned as float32 and integers as int64."""
-        until = time.monotonic() + self._timeout
-        limit = limit_of(inputs)
-        inputs = {name: _as_json(value) for name, value in inputs.items()}
-        body = json.dumps({"signature_name": signature, "inputs": inputs})
+        until = monotonic() + self._timeout
+        values = {name: _as_json(value) for name, value in inputs.items()}
+        body = json.dumps({"signature_name": signature, "inputs": values})
 
         def arrays_in(answer):
             outputs = answer["outputs"]
@@ -81,14 +69,13 @@ class RestService:
                 outputs = {self._only_output(model, signature, until): outputs}
             return {name: _array(values) for name, values in few(outputs).items()}
 
-        expected = "`outputs`, arrays of numbers or texts"
-        return self._ask(arrays_in, expected, model, ":predict", body, limit=limit, until=until)
+        return self._request(model, ":predict", arrays_in, until, body, limit_of(inputs))
 
     def status(self, model):
-        return self._ask(versions_in, "`model_version_status`", model)
+        return self._request(model, "", versions_in)
 
     def metadata(self, model, until=None):
-        return self._ask(metadata_in, "`metadata` of signatures", model, "/metadata", until=until)
+        return self._request(model, "/metadata", metadata_in, until)
 
     def _only_output(self, model, signature, until):
         if signature not in self._only_outputs:
@@ -96,36 +83,29 @@ class RestService:
             self._only_outputs[signature] = name
         return self._only_outputs[signature]
 
-    def _ask(self, read, expected, model, end="", body=None, *, limit=METADATA_LIMIT, until=None):
-        """What `read` makes of the server's answer, JSON with what is `expected`."""
+    def _request(self, model, end, read, until=None, body=None, limit=METADATA_LIMIT):
+        """What `read` makes of the JSON at an address of the model, which ends in `end`."""
         address = f"{self._address}/v1/models/{model.name}"
         if model.version is not None:
             address += f"/versions/{model.version}"
         elif model.label is not None:
             address += f"/labels/{model.label}"
-        until = until or time.monotonic() + self._timeout
-        content = self._retries(self._answer, address + end, body, limit, until, until=until)
-        with well_formed(f"JSON with {expected}", content[:100]):
+        address += end
+
+        def send(until):
+            response, content = self._send(address, body, limit, until)
+            if response.status_code != 200:
+                raise _rejection(address, response, content)
+            return content
+
+        def parsed(content):
             return read(json.loads(content))
 
-    def _answer(self, address, body, limit, until):
-        """The bytes of an answer of status 200; raises a `ServingError` for another status."""
-        response, content = self._send(address, body, limit, until)
-        status = response.status_code
-        if status == 200:
-            return content
-        reason = None
-        with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-            reason = json.loads(content)["error"]
-        if not (isinstance(reason, str) and reason.strip()):
-            reason = f"{address} answered with status {status}"
-            if target := response.headers.get("Location"):
-                reason += f", a redirect to {target[:100]!r}, which is not followed"
-        raise ServingError(_CODES.get(status, "UNKNOWN"), reason)
+        return self._ask(send, parsed, f"JSON of TF Serving from {address}", until)
 
     def _send(self, address, body, limit, until):
         """The response and its bytes, at most `limit`."""
-        timeout = urllib3.Timeout(total=max(0.001, until - time.monotonic()))
+        timeout = urllib3.Timeout(total=max(0.001, until - monotonic()))
         method, content = "POST" if body else "GET", bytearray()
         sending = {"data": body, "timeout": timeout, **self._options}
         try:
@@ -140,7 +120,7 @@ class RestService:
                 return response, bytes(content)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             late = requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError
-            if isinstance(error, late) or time.monotonic() >= until:
+            if isinstance(error, late) or monotonic() >= until:
                 message = f"{address} did not answer within {self._timeout} s"
                 raise ServingError("DEADLINE_EXCEEDED", message) from error
             code = "UNKNOWN"
@@ -152,6 +132,18 @@ class RestService:
             raise ServingError(code, f"{address}: {cause}") from error
 
 
+def _rejection(address, response, content):
+    """The `ServingError` of an answer whose status is not 200."""
+    reason = None
+    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
+        reason = json.loads(content)["error"]
+    if not (isinstance(reason, str) and reason.strip()):
+        reason = f"{address} answered with status {response.status_code}"
+        if target := response.headers.get("Location"):
+            reason += f", a redirect to {target[:100]!r}, which is not followed"
+    return ServingError(_CODES.get(response.status_code, "UNKNOWN"), reason)
+
+
 def _as_json(value):
     if isinstance(value, list):
         return [{"b64": base64.b64encode(content).decode()} for content in value]
@@ -159,6 +151,7 @@ def _as_json(value):
 
 
 def _array(values):
+    """Floats as float32, integers as int64, bools, or texts as bytes."""
     array = np.array(values, object)  # else each text takes the room of the longest
     kinds = set(map(type, array.ravel().tolist()))
     if kinds <= {float, int}:

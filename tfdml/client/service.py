@@ -1,19 +1,16 @@
-"""What gRPC and REST share: answers about models, errors, retries and concurrent requests."""
+"""What gRPC and REST share: answers about models, errors and retries."""
 
 import contextlib
 import math
 import random
-import time
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from time import monotonic, sleep
 from typing import NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check, check_type
 
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds
 LEAST_LIMIT = 2**22  # bytes, of an answer with outputs
 METADATA_LIMIT = 2**20  # bytes, of an answer about a model
 BYTES_OF_ROW = 2**17  # of an answer: 16 for each of 8,192 dimensions
@@ -78,14 +75,46 @@ class Metadata(NamedTuple):
     signatures: dict
 
 
-@contextlib.contextmanager
-def well_formed(expected, received):
-    """Turns any error of reading an answer into a `ServingError`.
+class Service:
+    """Requests to a server; a subclass sends them: `predict`, `status`, `metadata` and `close`.
 
     Args:
-        expected: What the answer should be, in words.
-        received: What came, whose start is shown.
+        timeout: Seconds that a request may take, with its repetitions.
+        retries: Most repetitions of a request after UNAVAILABLE. No other failure is repeated: a
+            rejected request would be rejected again, one that timed out may still be running.
     """
+
+    def __init__(self, timeout, retries):
+        self._timeout, self._retries = timeout, retries
+
+    def _ask(self, send, read, expected, until=None):
+        """What `read` makes of the bytes that `send(until)` returns, which end by `until`."""
+        until = until or monotonic() + self._timeout
+        content = repeated(lambda: send(until), self._retries, until)
+        with well_formed(expected, content[:100]):
+            return read(content)
+
+
+def repeated(call, most, until=math.inf):
+    """Repeats a call after UNAVAILABLE, at most so often; begins no pause that ends after `until`.
+
+    The pauses double, times a random number in [0.5, 1), so that many clients of one server do not
+    return at the same moment.
+    """
+    for attempt in range(most):
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1.0)
+        try:
+            return call()
+        except ServingError as error:
+            if error.code != "UNAVAILABLE" or monotonic() + pause >= until:
+                raise
+        sleep(pause)
+    return call()
+
+
+@contextlib.contextmanager
+def well_formed(expected, received):
+    """Turns any error of reading an answer into a `ServingError`."""
     try:
         yield
     except ServingError:
@@ -123,34 +152,6 @@ def few(outputs):
     return outputs
 
 
-def rows_in(outputs, name, count, rank):
-    """An output that has a row for each image, and `valid`, of an answer by either protocol.
-
-    Args:
-        outputs: {name: array}.
-        name: Of the output.
-        count: Number of images.
-        rank: Axes of the output.
-
-    Returns:
-        (count, ...) float32, and (count,) bool: true without an output `valid`.
-
-    Raises:
-        ServingError: If the output is missing or has another shape or type.
-    """
-    rows, valid = outputs.get(name), outputs.get("valid", np.ones(count, bool))
-    if (
-        rows is None
-        or rows.dtype.kind not in "fiu"
-        or (rows.ndim, *rows.shape[:1]) != (rank, count)
-        or (valid.shape, valid.dtype) != ((count,), bool)
-    ):
-        each = "a number" if rank == 1 else "a row of numbers"
-        expected = f"`{name}`, {each} for each image, and `valid`, if any, of {count} images"
-        raise malformed(expected, outputs)
-    return rows.astype(np.float32, copy=False), valid
-
-
 def versions_in(answer):
     """List of `VersionStatus`, newest version first, of the JSON of TF Serving."""
     found = []
@@ -163,15 +164,14 @@ def versions_in(answer):
 
 def metadata_in(answer):
     """The `Metadata` of the JSON of TF Serving."""
+
+    def signature(info):
+        kinds = (info.get(kind, {}) for kind in Signature._fields)
+        return Signature(*({name: _tensor(each) for name, each in kind.items()} for kind in kinds))
+
     signatures = answer["metadata"]["signature_def"]["signature_def"]
-    found = {name: _signature(each) for name, each in signatures.items()}
+    found = {name: signature(info) for name, info in signatures.items()}
     return Metadata(int(answer["model_spec"]["version"]), found)
-
-
-def _signature(info):
-    """A `Signature` from its description in JSON."""
-    kinds = (info.get(kind, {}) for kind in Signature._fields)
-    return Signature(*({name: _tensor(each) for name, each in kind.items()} for kind in kinds))
 
 
 def _tensor(info):
@@ -186,56 +186,3 @@ def _tensor(info):
     sides = [int(side.get("size", 0)) for side in shape.get("dim", ())]
     known = tuple(None if side < 0 else side for side in sides)
     return Tensor(dtype, None if shape.get("unknown_rank") else known)
-
-
-def in_order(function, items, in_flight):
-    """Calls a function on every item concurrently; yields the results in order.
-
-    Args:
-        function: Called in threads.
-        items: Iterable; read at most `in_flight` items ahead of the results.
-        in_flight: Most calls at once.
-
-    Yields:
-        The results. The error of a call is raised at its position.
-    """
-    with ThreadPoolExecutor(in_flight) as pool:
-        waiting = deque()
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) == in_flight:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-class Retries:
-    """Repeats a call that failed with UNAVAILABLE, after pauses that double.
-
-    Each pause is 0.2 s × 2^i, at most 10 s, times a random number in [0.5, 1), so that many clients
-    of one server do not return at the same moment. No other failure is repeated: a rejected request
-    would be rejected again, and one that timed out may still be running.
-
-    Args:
-        most: Repetitions after the first attempt; 0 for none.
-        pause: Called with the seconds to wait.
-
-    Raises:
-        ServingError: The error of the last attempt.
-    """
-
-    def __init__(self, most, pause=time.sleep):
-        self._most, self._pause = most, pause
-
-    def __call__(self, function, *args, until=math.inf):
-        """Calls the function; begins no pause that ends after `until` of `time.monotonic`."""
-        for attempt in range(self._most):
-            longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)
-            pause = longest * random.uniform(0.5, 1.0)
-            try:
-                return function(*args)
-            except ServingError as error:
-                if error.code != "UNAVAILABLE" or time.monotonic() + pause >= until:
-                    raise
-            self._pause(pause)
-        return function(*args)

@@ -191,7 +191,7 @@ def sample_to_embed(split, dataset):
 
 def images_to_score(split, dataset):
     """The images of a split, as the served model sees them, in batches that fit the memory."""
-    from tfdml.serving.embedding import fitting_batch_size
+    from tfdml.serving.bounded_batches import fitting_batch_size
 
     size, preprocessing = dataset.image_size, dataset.preprocessing
     batch = fitting_batch_size(size)
@@ -218,7 +218,7 @@ def embed_split(
     from pipelines.loading import named
     from pipelines.transforms import views
     from tfdml.evaluation import average_views
-    from tfdml.serving.embedding import InPieces, fitting_batch_size
+    from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 
     image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
     width = min(width, signature.structured_outputs["embedding"].shape[1])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from tfdml.checks import Bare, check
-from tfdml.image_files import SUFFIXES, is_image, is_utf8
+from tfdml.images.image_files import SUFFIXES, is_image, is_utf8
 from tfdml.scale.storage import around_path, file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])

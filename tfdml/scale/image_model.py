@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfdml.checks import check
 from tfdml.serving.bad_images import UNKNOWN, reason_for_only, reasons
-from tfdml.serving.embedding import InPieces, fitting_batch_size
+from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
 
 _NOT_FINITE = "the model gives no finite embedding"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from tfdml.image_files import is_image
-from tfdml.image_headers import excess_pixels, open_image
+from tfdml.images.image_files import is_image
+from tfdml.images.image_headers import excess_pixels, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
 _PIXELS_PER_BYTE = 512  # of a JPEG at most: blocks of 8 × 8 pixels, each of one bit or more

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfdml.checks import check
 from tfdml.scale.image_model import ImageModel
 from tfdml.search.picture_files import RejectedError
-from tfdml.serving.embedding import InPieces
+from tfdml.serving.bounded_batches import InPieces
 from tfdml.serving.exported import fingerprint
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory

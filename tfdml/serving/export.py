@@ -17,6 +17,7 @@ import pathlib
 import warnings
 from typing import ClassVar
 
+from tfdml import runs, serving
 from tfdml.checks import check_integer, check_keras
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
@@ -99,25 +100,22 @@ def main(arguments=None):
         name = run.name + suffix_of(settings.levels, settings.dims, options.precision)
         out = pathlib.Path(settings.out or trained.parent.with_name(name))
         check_writable(out)
-        from tfdml.runs import exporting
-
-        exporting.check_same_run(out, trained)
+        runs.exporting.check_same_run(out, trained)
         path = export_again(settings, options, run, trained, out)
         for version in (path, trained):
-            speed = exporting.images_per_second(version)
+            speed = runs.exporting.images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
         print(f"Score it with: {program_call('evaluate')} {path.parent}")
 
 
 def export_again(settings, options, run, trained, out):
     """Writes the next version in a folder; returns its path."""
-    from tfdml.runs import exporting
-    from tfdml.serving import nearest
-
+    nearest = serving.nearest
     for folder in filter(None, (settings.classes, settings.gallery)):
         nearest.images_of(folder)  # raises before the model is read
     kept = {"levels": settings.levels, "dims": settings.dims}
-    served = exporting.serve_run(exporting.load_run(run, trained), trained, options=options, **kept)
+    model = runs.exporting.load_run(run, trained)
+    served = runs.exporting.serve_run(model, trained, options=options, **kept)
     known, before = {}, read_metadata(trained).get("precision") or "float32"
     if settings.score and options.precision not in ("float32", before):
         known = rounding_scores(served, trained, **kept)
@@ -125,15 +123,13 @@ def export_again(settings, options, run, trained, out):
         served.add_classes(nearest.means_of_folder(served, settings.classes), top=settings.top)
     if settings.gallery:
         served.add_gallery(nearest.gallery_of_folder(served, settings.gallery), top=settings.top)
-    return exporting.write_next(served, out, trained, **known)
+    return runs.exporting.write_next(served, out, trained, **known)
 
 
 def rounding_scores(served, trained, **kept):
     """`precision_scores` of rounded weights; nothing, with a warning, if they cannot be scored."""
-    from tfdml.runs.scored_export import score_rounded
-
     try:
-        return {"precision_scores": score_rounded(served, trained, **kept)}
+        return {"precision_scores": runs.score_rounded(served, trained, **kept)}
     except (ValueError, OSError, ImportError) as error:
         loss = f"what {served.options.precision} loses is not scored"
         warnings.warn(f"{loss}: {error}", stacklevel=2)

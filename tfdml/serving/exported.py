@@ -1,4 +1,4 @@
-"""Signatures and training metadata of an exported version."""
+"""Signatures and training of an exported version."""
 
 import hashlib
 import os
@@ -38,15 +38,9 @@ def recipe_in(metadata):
 def config_of(version, recipe):
     """The settings of a version's training with their folders, of runs/NAME/config.yaml.
 
-    Relative folders are those of the place where the run was started, beside `runs`.
-
-    Args:
-        version: Path of the version.
-        recipe: Its `recipe_of`.
-
-    Returns:
-        {name: value}; None if there is no such file beside the folder of the models, or it belongs
-        to another training. A training continued for more steps counts as the same.
+    Relative folders are those of the place where the run was started, beside `runs`. None if there
+    is no such file beside the folder of the models, or it belongs to another training than that of
+    `recipe`. A training continued for more steps counts as the same.
     """
     recipe = without_folders(recipe)
     place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
@@ -71,11 +65,9 @@ def fingerprint(version):
 def load_signatures(version, stated=None):
     """The checked signatures of a SavedModel.
 
-    Args:
-        version: Its path.
-        stated: The fingerprint in its metadata, empty for none; if None, they are read.
+    `stated` is the fingerprint in its metadata, empty for none; if None, they are read.
     """
-    import tensorflow as tf
+    import tensorflow as tf  # for which programs that look for a version do not wait
 
     if stated is None:
         stated = read_metadata(version).get("fingerprint")
@@ -85,8 +77,8 @@ def load_signatures(version, stated=None):
         signatures = tf.saved_model.load(str(version)).signatures
     except Exception as error:  # broken SavedModels raise many types
         raise ValueError(f"{version} cannot be read ({str(error).splitlines()[0]})") from error
-    names = ", ".join(signatures)
     if "embed_images" not in signatures:
+        names = ", ".join(signatures)
         raise ValueError(f"{version} has no signature embed_images. It has: {names}")
     embed = signatures["embed_images"]
     inputs, outputs = embed.structured_input_signature[1], embed.structured_outputs

@@ -21,7 +21,6 @@
 The last five are present only if known.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -52,53 +51,6 @@ _KINDS = {
     "a list of texts": ("trained_classes",),
     "a list of integers": ("recipe.loss_options.dims",),
 }
-
-
-def metadata_of(
-    served,
-    *,
-    trained_classes=None,
-    recipe=None,
-    places=None,
-    scores=None,
-    precision_scores=None,
-):
-    """The metadata of a model to be exported.
-
-    Args:
-        served: `ServedModel`.
-        trained_classes: List of names.
-        recipe: {name: value}.
-        places: As from `places_of`.
-        scores: {name: value}.
-        precision_scores: {name: {precision: value}}.
-
-    Returns:
-        A dictionary of the entries listed at the top of this file.
-    """
-    import keras
-    import tensorflow as tf
-
-    import tfdml
-    from tfdml.models import number_of_levels
-
-    known = {
-        "trained_classes": trained_classes,
-        "recipe": None if recipe is None else without_folders(recipe),
-        "places": places,
-        "scores": scores,
-        "precision_scores": precision_scores,
-    }
-    return {
-        "dimension": served.dim,
-        "levels": number_of_levels(served.embedder),
-        "image_size": list(served.image_shape),
-        "signatures": list(served.signatures),
-        "top": dict(served.top),
-        "versions": {package.__name__: package.__version__ for package in (tfdml, tf, keras)},
-        **dataclasses.asdict(served.options),
-        **{name: value for name, value in known.items() if value is not None},
-    }
 
 
 def without_folders(recipe):
@@ -156,9 +108,9 @@ def read_metadata(version):
             value = metadata
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, dict) else None
-            expectation = f"`{name}` of {path} must be {kind}"
             start = Bare(repr(value)[:100])
-            check(value is None or _is(kind, value), expectation, value=start)
+            known = value is None or _is(kind, value)
+            check(known, f"`{name}` of {path} must be {kind}", value=start)
     return metadata
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfdml.checks import Bare, check
 from tfdml.evaluation import nearest_mean
-from tfdml.image_files import class_folders, is_image, is_utf8
+from tfdml.images.image_files import class_folders, is_image, is_utf8
 
 MOST_ROWS = 100_000
 
@@ -75,29 +75,13 @@ def class_means(embeddings, labels, names):
 
 
 def means_of_folder(served, folder):
-    """The mean embedding of each class of a folder, as a `Gallery`.
-
-    Args:
-        served: `ServedModel`.
-        folder: Path of a folder; sub-folders are classes, files in them images.
-
-    Raises:
-        ValueError: If there are no images, or one cannot be read.
-    """
+    """The mean embedding of each class of a folder, as a `Gallery`, by a `ServedModel`."""
     paths, classes = images_of(folder)
     return class_means(served.embed_files(paths), classes, sorted(set(classes)))
 
 
 def gallery_of_folder(served, folder):
-    """The `Gallery` of the images of a folder; their ids are their paths relative to it.
-
-    Args:
-        served: `ServedModel`.
-        folder: Path of a folder; sub-folders are classes, files in them images.
-
-    Raises:
-        ValueError: If there are no images or too many, or one cannot be read.
-    """
+    """The `Gallery` of the images of a folder; their ids are their paths relative to it."""
     paths, classes = images_of(folder)
     check_rows(len(paths))  # before embedding, which takes long
     ids = [path.relative_to(folder).as_posix() for path in paths]
@@ -105,13 +89,7 @@ def gallery_of_folder(served, folder):
 
 
 def images_of(folder):
-    """`(paths, classes)` of the images in the sub-folders of a folder, in sorted order.
-
-    Files without the suffix of an image, and hidden ones, are left out.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """`(paths, classes)` of the images in the sub-folders of a folder, in sorted order."""
     folder = pathlib.Path(folder)
     listed = class_folders(folder) if folder.is_dir() else {}
     paths = [
@@ -126,16 +104,9 @@ def images_of(folder):
 class Nearest(tf.Module):
     """Exhaustive nearest-neighbour search in a gallery, in TensorFlow operations.
 
-    Args:
-        gallery: `Gallery`.
-        top: Number of rows to find; all of a smaller gallery.
-
-    Call:
-        embeddings: (n, dim) floats.
-        Returns `(distances, rows)`, (n, top) float32 and integers, nearest first, ties by row. The
-            distances are Euclidean, computed from differences. Candidates are chosen by the float32
-            scores `2 a·b - |b|²`: rows far from 0 that are closer together than the rounding of
-            these scores may be confused.
+    Gives the Euclidean distances and rows of the `top` nearest, (n, top), nearest first, ties by
+    row. Candidates are chosen by the float32 scores `2 a·b - |b|²`: rows far from 0 that are closer
+    together than the rounding of these scores may be confused.
     """
 
     def __init__(self, gallery, top):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from tfdml.checks import check, check_integer, check_one_of, check_options
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.image_files import MAX_PIXELS
 
 TOP = 5  # default number of classes or images that a model returns
 PRECISIONS = ("float32", "float16", "int8")
@@ -40,11 +40,7 @@ class ExportOptions:
         check(self.max_pixels <= MAX_PIXELS, expected, max_pixels=self.max_pixels)
 
     def check_size(self, image_size):
-        """Raises a ValueError if images of the size of the model are too large to decode.
-
-        Args:
-            image_size: (height, width, channels).
-        """
+        """Raises a ValueError if images of this (height, width, channels) are not decoded."""
         pixels = image_size[0] * image_size[1]
         expectation = "`max_pixels` must be at least those of an image of the model"
         check(pixels <= self.max_pixels, expectation, max_pixels=self.max_pixels, pixels=pixels)
@@ -54,23 +50,12 @@ OPTIONS = [field.name for field in dataclasses.fields(ExportOptions)]
 
 
 def export_options(options):
-    """The `ExportOptions` of a dictionary, such as that of a recipe.
-
-    Raises:
-        ValueError: If there is no such option, or a value is out of range.
-    """
+    """The `ExportOptions` of a dictionary, such as that of a recipe, checked."""
     check_options("`export_options`", options, OPTIONS)
     return ExportOptions(**options)
 
 
 def options_kept(metadata):
-    """The options that a new export takes from the metadata of a version: all but the precision.
-
-    Args:
-        metadata: {name: value}, as returned by `read_metadata`.
-
-    Returns:
-        {name: value} for `export_options`.
-    """
+    """The options that a new export takes from the metadata of a version: all but the precision."""
     kept = (name for name in OPTIONS if name != "precision")
     return {name: metadata[name] for name in kept if metadata.get(name) is not None}

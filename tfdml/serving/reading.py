@@ -4,8 +4,8 @@ import functools
 
 import tensorflow as tf
 
-from tfdml.decoding import first_bytes, little_endian, starts
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.decoding import first_bytes, little_endian, starts
+from tfdml.images.image_files import MAX_PIXELS
 
 _PARALLEL = 16  # images decoded at once, by as many threads as the process has
 _SHOWN = 10  # images that an error names
@@ -23,9 +23,6 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
     Args:
         image_bytes: (n,) encoded images of any sizes, n >= 0.
         read_image: From a scalar string to one float32 image of `image_shape`.
-        image_shape: (height, width, channels).
-        max_pixels: Pixels of the largest image that is decoded; of a GIF with several pictures,
-            those of all, as all are decoded.
 
     Returns:
         `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and
@@ -52,12 +49,7 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
 
 
 def reject_unreadable(problems, name):
-    """Returns an operation that fails if there are problems, and names their rows.
-
-    Args:
-        problems: (n,) texts, "" for no problem.
-        name: Name of the input that the rows belong to.
-    """
+    """Returns an operation that fails if one of the (n,) problems of an input is not ""."""
     rows = tf.where(tf.not_equal(problems, ""))[:, 0]
     shown = rows[:_SHOWN]
     words = [f"{name}[", tf.strings.as_string(shown), "] ", tf.gather(problems, shown)]

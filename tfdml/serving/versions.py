@@ -21,11 +21,7 @@ def next_version(folder):
 
 
 def newest_version(folder):
-    """The version with the highest number.
-
-    Raises:
-        FileNotFoundError: If there is none.
-    """
+    """The version with the highest number; a FileNotFoundError if there is none."""
     versions = versions_of(folder)
     if not versions:
         expected = "expected saved_model.pb or folders named 1, 2, ... there"
@@ -52,17 +48,11 @@ def check_new(path):
 
 @contextlib.contextmanager
 def new_version(path):
-    """Yields a hidden folder, which becomes the version if the block succeeds.
+    """Yields a hidden folder, which becomes the version at `path` if the block succeeds.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
     one. The next export of this version deletes what a killed one left; of several at once, the
-    first to finish becomes the version.
-
-    Args:
-        path: Path of the version's folder, named by its number; must not exist.
-
-    Raises:
-        FileExistsError: If it exists, at the start or the end of the block.
+    first to finish becomes the version, the others raise a FileExistsError.
     """
     check_new(path)
     parent_is_new = not path.parent.exists()

@@ -11,31 +11,21 @@ FILE = "tf_serving_warmup_requests"
 
 
 def write_warmup(folder, functions, model_name, image_shape):
-    """Writes one request for each signature, which the server must answer without an error.
+    """Writes one request for each of {signature: concrete function} into `assets.extra`.
 
     The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. The messages are
     encoded here, so that an export needs only TensorFlow; the test reads them with that package.
-
-    Args:
-        folder: Path of the version's `assets.extra`.
-        functions: Signature name -> concrete function; its string inputs are encoded images.
-        model_name: The model's name on the server, which is that of its folder.
-        image_shape: (height, width, channels) of the images.
     """
     # A grey image as JPEG and as PNG, which take different branches of the graph.
     image = tf.fill(image_shape, tf.constant(128, tf.uint8))
     encoded = np.array([tf.io.encode_jpeg(image).numpy(), tf.io.encode_png(image).numpy()])
     with tf.io.TFRecordWriter(str(folder / FILE)) as writer:
         for name, function in functions.items():
-            specs = tf.nest.flatten(function.structured_input_signature)
-            inputs = {spec.name: _sample(spec, encoded) for spec in specs}
+            inputs = {}
+            for spec in tf.nest.flatten(function.structured_input_signature):
+                blank = np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype)
+                inputs[spec.name] = encoded if spec.dtype == tf.string else blank
             writer.write(_prediction_log(model_name, name, inputs))
-
-
-def _sample(spec, encoded):
-    if spec.dtype == tf.string:
-        return encoded
-    return np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype)
 
 
 def _prediction_log(model_name, signature, inputs):

@@ -14,10 +14,6 @@ class StoredWeights:
     `int8`, numbers from -1 to 1 for `float16`. Without a scale, float16 would lose channels of
     small weights, which a normalisation enlarges. Other weights, such as biases and statistics of
     normalisation, are few and stored unchanged.
-
-    Args:
-        layers: Keras layers or models.
-        precision: `float32`, `float16` or `int8`.
     """
 
     def __init__(self, layers, precision):
@@ -46,13 +42,9 @@ def scaled(numbers, precision):
     The channels are along the last axis with more than one entry: the outputs of dense layers and
     convolutions, the inputs of depthwise convolutions.
 
-    Args:
-        numbers: Floats of any shape.
-        precision: `float16` or `int8`.
-
     Returns:
-        `(small, scales)`: an array of that type and the same shape, and the float32 scales to
-        multiply it with.
+        `(small, scales)`: an array of the type `precision` and the same shape, and the float32
+        scales to multiply it with.
 
     Example:
         >>> small, scales = scaled(np.array([[1.0, -20.0], [-2.0, 10.0]]), "int8")

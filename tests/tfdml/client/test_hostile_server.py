@@ -14,6 +14,7 @@ import pytest
 
 from tfdml.client import Client, ServingError
 from tfdml.client.protos import message
+from tfdml.client.service import Metadata, Signature, Tensor
 
 TIMEOUT = 0.3
 PATIENCE = 20.0  # where the time is not what is tested
@@ -29,52 +30,46 @@ STATUS = message(
 OK = b"HTTP/1.1 200 OK\r\n"
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
+WRONG_EMBEDDINGS = [  # of one image, in JSON
+    *(b"null", b'"abc"', b'["abc"]', b"[0.5]", b"[[[0.5]]]", b"[[0.5], [1.5]]"),
+    *(b'[["0.5", "1.5"]]', b'[[0.5, "1.5"]]', b"[[0.5, null]]", b"[[true, false]]"),
+    *(b"[[0.5, [1.5]]]", b'[[{"b64": 5}]]', b'[[{"b64": "?"}]]', b"[[1" + b"0" * 400 + b"]]"),
+    *(b'[[0.5]], "valid": ' + valid for valid in (b"[]", b"true", b"[true, true]", b'["yes"]')),
+    b'[["' + b"x" * 1_000_000 + b'"' + b',"x"' * 1000 + b"]]",
+]
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BLANKS = b" " * hostile.PIECE
+COOKIES = (b"Set-Cookie: " + b"a=b;" * 16_000 + b"\r\n") * 50
+# Name -> what comes first, and what comes without an end, with pauses.
+DROPS = {
+    "no_answer": (b"", b""),
+    "headers": (OK, b"X: 1\r\n"),
+    "a_header": (OK, b"X"),
+    "cookies": (OK + COOKIES, b"\r\n"),
+    "body": (OK + b"Content-Length: 999999\r\n\r\n", b" "),
+    "chunks": (CHUNKED, b"1\r\n \r\n"),
+}
+# The same without pauses, and the code of the error.
+FLOODS = {
+    "headers": (OK, b"X: 1\r\n" * 10_000, "UNAVAILABLE"),
+    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "DEADLINE_EXCEEDED"),
+    "body": (OK + b"\r\n", BLANKS, "RESOURCE_EXHAUSTED"),
+    "chunks": (CHUNKED, b"10000\r\n" + b" " * 65536 + b"\r\n", "RESOURCE_EXHAUSTED"),
+    "chunk_size": (CHUNKED, b"0" * hostile.PIECE, "UNAVAILABLE"),
+    "reason": (b"HTTP/1.1 400 X\r\n\r\n", b"x" * hostile.PIECE, "RESOURCE_EXHAUSTED"),
+    "redirect": (
+        b"HTTP/1.1 307 X\r\nLocation: /\r\n\r\n",
+        b"x" * hostile.PIECE,
+        "RESOURCE_EXHAUSTED",
+    ),
+}
+BOMB = gzip.compress(bytes(2**26))
 # Name -> how to answer, and the code of the error.
 REST_ATTACKS = {
-    "no_answer": (hostile.endless(b"", b"", 0.02), "DEADLINE_EXCEEDED"),
-    "headers_by_drops": (hostile.endless(OK, b"X: 1\r\n", 0.02), "DEADLINE_EXCEEDED"),
-    "a_header_by_drops": (hostile.endless(OK, b"X", 0.02), "DEADLINE_EXCEEDED"),
-    "endless_headers": (hostile.endless(OK, b"X: 1\r\n" * 10_000), "UNAVAILABLE"),
-    "cookies": (
-        hostile.endless(OK + (b"Set-Cookie: " + b"a=b;" * 16_000 + b"\r\n") * 50, b"\r\n", 0.02),
-        "DEADLINE_EXCEEDED",
-    ),
-    "endless_continue": (
-        hostile.endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
-        "DEADLINE_EXCEEDED",
-    ),
-    "body_by_drops": (
-        hostile.endless(OK + b"Content-Length: 999999\r\n\r\n", b" ", 0.02),
-        "DEADLINE_EXCEEDED",
-    ),
-    "chunks_by_drops": (
-        hostile.endless(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", 0.02),
-        "DEADLINE_EXCEEDED",
-    ),
-    "endless_body": (hostile.endless(OK + b"\r\n", b" " * hostile.PIECE), "RESOURCE_EXHAUSTED"),
-    "endless_chunks": (
-        hostile.endless(
-            OK + b"Transfer-Encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"
-        ),
-        "RESOURCE_EXHAUSTED",
-    ),
-    "endless_chunk_size": (
-        hostile.endless(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"0" * hostile.PIECE),
-        "UNAVAILABLE",
-    ),
-    "endless_reason": (
-        hostile.endless(b"HTTP/1.1 400 X\r\n\r\n", b"x" * hostile.PIECE),
-        "RESOURCE_EXHAUSTED",
-    ),
-    "endless_redirect": (
-        hostile.endless(b"HTTP/1.1 307 X\r\nLocation: /\r\n\r\n", b"x" * hostile.PIECE),
-        "RESOURCE_EXHAUSTED",
-    ),
-    "compressed_bomb": (
-        hostile.saying(200, gzip.compress(bytes(2**26)), "Content-Encoding: gzip"),
-        "INTERNAL",
-    ),
+    **{f"{k}_by_drops": (hostile.endless(*v, 0.02), "DEADLINE_EXCEEDED") for k, v in DROPS.items()},
+    **{f"endless_{k}": (hostile.endless(*v[:2]), v[2]) for k, v in FLOODS.items()},
     "no_http": (hostile.endless(b"", b"\xff" * 100, 0.02), "DEADLINE_EXCEEDED|UNAVAILABLE"),
+    "compressed_bomb": (hostile.saying(200, BOMB, "Content-Encoding: gzip"), "INTERNAL"),
     "empty_answer": (hostile.saying(200, b""), "UNAVAILABLE"),
     "wrong_length": (hostile.saying(200, b"{}", "Content-Length: 5, 6"), "UNKNOWN"),
     "wrong_location": (hostile.saying(302, b"", "Location: http://[::"), "UNKNOWN: .*redirect"),
@@ -84,51 +79,19 @@ REST_ANSWERS = [
     b"\xff\xfe",
     b"null",
     b"5",
-    b'"abc"',
     b"[1, 2]",
-    DEEP,
     b'{"outputs": ' + DEEP + b"}",
     b'{"outputs": ' + b"[" * 500 + b"]" * 500 + b"}",
     b'{"outputs": ' + b'{"a":' * 500 + b"1" + b"}" * 501,
     b"1" * 1_000_000,
-    b'{"error": "none"}',
     b'{"outputs": null}',
-    b'{"outputs": 5}',
-    b'{"outputs": "abc"}',
     b'{"outputs": ["abc"]}',
     b'{"outputs": [[0.5, 1.5]]}',  # of which output? the metadata are wrong too
     b'{"outputs": {}}',
     b'{"outputs": {' + b",".join(b'"%d": [0.5]' % i for i in range(100_000)) + b"}}",
-    b'{"outputs": {"embedding": null}}',
-    b'{"outputs": {"embedding": "abc"}}',
-    b'{"outputs": {"embedding": ["abc"]}}',
-    b'{"outputs": {"embedding": [["0.5", "1.5"]]}}',
-    b'{"outputs": {"embedding": [[0.5, "1.5"]]}}',
-    b'{"outputs": {"embedding": [[0.5, null]]}}',
-    b'{"outputs": {"embedding": [[true, false]]}}',
-    b'{"outputs": {"embedding": [[0.5, [1.5]]]}}',
-    b'{"outputs": {"embedding": [[{"b64": 5}]]}}',
-    b'{"outputs": {"embedding": [[{"b64": "?"}]]}}',
-    b'{"outputs": {"embedding": [0.5]}}',
-    b'{"outputs": {"embedding": [[[0.5]]]}}',
-    b'{"outputs": {"embedding": [[0.5], [1.5]]}}',
-    b'{"outputs": {"embedding": [[1' + b"0" * 400 + b"]]}}",
-    b'{"outputs": {"embedding": [[0.5]], "valid": []}}',
-    b'{"outputs": {"embedding": [[0.5]], "valid": true}}',
-    b'{"outputs": {"embedding": [[0.5]], "valid": [true, true]}}',
-    b'{"outputs": {"embedding": [[0.5]], "valid": ["yes"]}}',
-    b'{"outputs": {"embedding": [["' + b"x" * 1_000_000 + b'"' + b',"x"' * 1000 + b"]]}}",
+    *(b'{"outputs": {"embedding": ' + each + b"}}" for each in WRONG_EMBEDDINGS),
 ]
-ERRORS = [
-    b'{"error": 5}',
-    b'{"error": " "}',
-    b'{"error": null}',
-    b'{"error": ["x"]}',
-    b"[]",
-    b"",
-    DEEP,
-    b"\xff",
-]
+ERRORS = [b'{"error": 5}', b'{"error": " "}', b'{"error": ["x"]}', b"[]", b"", DEEP, b"\xff"]
 
 
 def tensor(shape=(1, 2), dtype=1, **content):
@@ -136,39 +99,35 @@ def tensor(shape=(1, 2), dtype=1, **content):
 
 
 NUMBERS = {"float_val": [0.5, 1.5]}
+WRONG_TENSORS = [  # of shape (1, 2) is right
+    *(tensor((1, side), float_val=[0.5]) for side in (300_000_000, 10**12)),
+    tensor((2**62, 2**62), float_val=[0.5]),
+    tensor((2**62,) * 300_000, float_val=[0.5]),
+    tensor((1,) * 254, float_val=[0.5]),
+    tensor((0, 10**12)),
+    tensor((1, 2)),
+    tensor((-1, 2), tensor_content=bytes(8)),
+    *(tensor(shape, **NUMBERS) for shape in ((-2, -1), (1, 1), (2,), (2, 1), (1, 1, 2))),
+    *(tensor(shape, float_val=[0.5]) for shape in ((), (1,))),
+    *(tensor((1, 2), tensor_content=bytes(size)) for size in (7, 12)),
+    *(tensor((1, 2), dtype=dtype, **NUMBERS) for dtype in (0, 2, 99)),
+    tensor((1, 2), dtype=10, bool_val=[True, False]),
+    *(tensor((1, 2), dtype=7, string_val=texts) for texts in ([b"0.5", b"1.5"], [b"0.5"])),
+]
+WRONG_VALID = [  # of shape (1,) is right
+    tensor((0,), dtype=10),
+    tensor((2,), dtype=10, bool_val=[True, True]),
+    tensor((), dtype=10, bool_val=[True]),
+    tensor((1,), float_val=[1.0]),
+    tensor((1,), dtype=7, string_val=[b"yes"]),
+]
 GRPC_ANSWERS = [
     {},
     {"other": tensor(**NUMBERS)},
-    {"embedding": tensor((1, 300_000_000), float_val=[0.5])},
-    {"embedding": tensor((1, 10**12), float_val=[0.5])},
-    {"embedding": tensor((2**62, 2**62), float_val=[0.5])},
     {f"output_{i}": tensor((1, 1_000_000), float_val=[0.5]) for i in range(1000)},
     {f"output_{i}": tensor((1,), float_val=[0.5]) for i in range(100_000)},
-    {"embedding": tensor((2**62,) * 300_000, float_val=[0.5])},
-    {"embedding": tensor((0, 10**12))},
-    {"embedding": tensor((-1, 2), tensor_content=bytes(8))},
-    {"embedding": tensor((-2, -1), **NUMBERS)},
-    {"embedding": tensor((1,) * 254, float_val=[0.5])},
-    {"embedding": tensor((1, 2))},
-    {"embedding": tensor((1, 1), **NUMBERS)},
-    {"embedding": tensor((2,), **NUMBERS)},
-    {"embedding": tensor((1,), float_val=[0.5])},
-    {"embedding": tensor((), float_val=[0.5])},
-    {"embedding": tensor((2, 1), **NUMBERS)},
-    {"embedding": tensor((1, 1, 2), **NUMBERS)},
-    {"embedding": tensor((1, 2), tensor_content=bytes(7))},
-    {"embedding": tensor((1, 2), tensor_content=bytes(12))},
-    {"embedding": tensor((1, 2), dtype=0, **NUMBERS)},
-    {"embedding": tensor((1, 2), dtype=99, **NUMBERS)},
-    {"embedding": tensor((1, 2), dtype=10, bool_val=[True, False])},
-    {"embedding": tensor((1, 2), dtype=7, string_val=[b"0.5", b"1.5"])},
-    {"embedding": tensor((1, 2), dtype=7, string_val=[b"0.5"])},
-    {"embedding": tensor((1, 2), dtype=2, **NUMBERS)},
-    {"embedding": tensor(**NUMBERS), "valid": tensor((0,), dtype=10)},
-    {"embedding": tensor(**NUMBERS), "valid": tensor((2,), dtype=10, bool_val=[True, True])},
-    {"embedding": tensor(**NUMBERS), "valid": tensor((), dtype=10, bool_val=[True])},
-    {"embedding": tensor(**NUMBERS), "valid": tensor((1,), float_val=[1.0])},
-    {"embedding": tensor(**NUMBERS), "valid": tensor((1,), dtype=7, string_val=[b"yes"])},
+    *({"embedding": wrong} for wrong in WRONG_TENSORS),
+    *({"embedding": tensor(**NUMBERS), "valid": wrong} for wrong in WRONG_VALID),
 ]
 
 
@@ -275,7 +234,7 @@ def test_cookies_are_not_sent_back(server, client):
     assert not any(b"ookie" in request for request in server.received)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 307])
 def test_no_redirect_is_followed(status, server, client):
     with hostile.HostileServer() as other:
         other.answer = hostile.saying(200, b'{"outputs": {"embedding": [[1.0]]}}')
@@ -397,8 +356,6 @@ def test_embeddings_of_two_lengths_are_no_answer(protocol, monkeypatch):
 
 @pytest.mark.parametrize("shape", [None, (), (None,), (None, None), (None, 10**12), (None, 2, 2)])
 def test_metadata_without_a_length_are_no_answer(shape, monkeypatch):
-    from tfdml.client.service import Metadata, Signature, Tensor
-
     signature = Signature({"images": Tensor("float32", None)}, {"embedding": Tensor("f", shape)})
     metadata = Metadata(1, {"serving_default": signature, "embed_images": signature})
     with Client("http://127.0.0.1:1", model="m") as client:

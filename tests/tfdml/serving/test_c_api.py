@@ -41,45 +41,58 @@ def own_signatures(version):
     return {name for name in c_api.signatures_of(version) if not name.startswith("__")}
 
 
-def test_every_signature_gives_the_numbers_of_keras(served, contents, tmp_path, rng):
+def test_every_signature_gives_the_numbers_of_keras(
+    served, complete, complete_signatures, contents, tmp_path, rng
+):
     model = served.models[2]
     images = rng.uniform(0, 255, (3, *SIZE)).astype("float32")
     a, b = (rng.normal(size=(5, 8)).astype("float32") for _ in range(2))
-    reading = Reader(SIZE)
-    encoded, pairs = {"image_bytes": contents}, {"image_bytes_a": contents}
-    pairs["image_bytes_b"] = contents[::-1]
+    rows, encoded = {"embeddings_a": a, "embeddings_b": b}, {"image_bytes": contents}
+    pairs = {"image_bytes_a": contents, "image_bytes_b": contents[::-1]}
+    similarities = model.similarity(np.repeat(a, 5, axis=0), np.tile(b, (5, 1))).reshape(5, 5)
     learned = {
         "serving_default": (encoded, served.embed(contents)),
         "embed_images": ({"images": images}, model.embed(images)),
-        "read_images": (encoded, np.stack([reading(content) for content in contents])),
+        "read_images": (encoded, np.stack([Reader(SIZE)(content) for content in contents])),
         "similarity": (pairs, served.similarity(contents, contents[::-1])),
-        "score_pairs": ({"embeddings_a": a, "embeddings_b": b}, model.similarity(a, b)),
-        "score_matrix": (
-            {"embeddings_a": a, "embeddings_b": b},
-            model.similarity(np.repeat(a, 5, axis=0), np.tile(b, (5, 1))).reshape(5, 5),
-        ),
+        "score_pairs": (rows, model.similarity(a, b)),
+        "score_matrix": (rows, similarities),
     }
     # Nothing learned: the cosine.
     plain = {"similarity": (pairs, served.similarity(contents, contents[::-1], version=1))}
     assert own_signatures(served.folder / "2") == set(learned)
     assert own_signatures(served.folder / "1") == set(learned) - {"score_pairs", "score_matrix"}
+
+    whole = build_embedder("small_cnn", 4, input_shape=SIZE, levels=3, mirror=True)
+    version, expected = exported(first_levels(whole, 2), SIZE, contents, tmp_path)
+    assert expected.shape == (5, 8)
     jobs = [
-        (served.folder / version, name, inputs, expected)
-        for version, signatures in (("2", learned), ("1", plain))
-        for name, (inputs, expected) in signatures.items()
+        *((served.folder / "2", name, *job) for name, job in learned.items()),
+        *((served.folder / "1", name, *job) for name, job in plain.items()),
+        (version, "serving_default", encoded, expected),
     ]
-    found = run_apart([job[:3] for job in jobs], tmp_path)
-    for (version, name, _, expected), outputs in zip(jobs, found, strict=True):
+    bad = {"image_bytes": [*contents, b"", b"GIF89a"]}
+    optional = (complete, "neighbours", bad)
+    found = run_apart([*(job[:3] for job in jobs), optional], tmp_path)
+    for (version, name, _, expected), outputs in zip(jobs, found, strict=False):
         (values,) = outputs.values()
         said = f"{name} of {version}"
         assert np.ptp(expected) > 0, said
         np.testing.assert_allclose(values, expected, atol=1e-5, rtol=1e-5, err_msg=said)
+    outputs = found[-1]
+    expected = complete_signatures["neighbours"](image_bytes=tf.constant(bad["image_bytes"]))
+    assert set(outputs) == set(expected)
+    assert outputs["valid"].tolist() == [True] * 5 + [False] * 2
+    np.testing.assert_allclose(outputs["distances"], expected["distances"], atol=1e-5)
+    for name in ("ids", "classes"):
+        assert outputs[name].tolist() == expected[name].numpy().tolist()
 
 
-def test_levels_and_mirror_images_give_the_numbers_of_keras(tmp_path, contents):
-    whole = build_embedder("small_cnn", 4, input_shape=SIZE, levels=3, mirror=True)
-    embedder = first_levels(whole, 2)
-    assert check_apart(embedder, SIZE, contents, tmp_path).shape == (5, 8)
+def exported(embedder, size, contents, folder):
+    """The version of an embedder, and its embeddings by Keras."""
+    reading = Reader(size)
+    expected = embedder(np.stack([reading(content) for content in contents]))
+    return export_model(embedder, folder / "1", reading), expected.numpy()
 
 
 @pytest.mark.slow
@@ -87,35 +100,11 @@ def test_levels_and_mirror_images_give_the_numbers_of_keras(tmp_path, contents):
     ("backbone", "size"), [("googlenet", (64, 64, 3)), ("mobilenet_v2", (32, 32, 3))]
 )
 def test_backbones_give_the_numbers_of_keras(backbone, size, tmp_path, contents):
-    check_apart(build_embedder(backbone, 8, input_shape=size), size, contents, tmp_path)
-
-
-def check_apart(embedder, size, contents, folder):
-    """Checks the embeddings of an exported embedder, and returns those of Keras."""
-    reading = Reader(size)
-    version = export_model(embedder, folder / "1", reading)
-    (found,) = run_apart([(version, "serving_default", {"image_bytes": contents})], folder)
-    expected = embedder(np.stack([reading(content) for content in contents]))
+    embedder = build_embedder(backbone, 8, input_shape=size)
+    version, expected = exported(embedder, size, contents, tmp_path)
+    (found,) = run_apart([(version, "serving_default", {"image_bytes": contents})], tmp_path)
     assert np.ptp(expected) > 0
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
-    return expected
-
-
-def test_what_is_optional_gives_the_numbers_of_the_functions(
-    complete, complete_signatures, tmp_path, contents
-):
-    contents = [*contents, b"", b"GIF89a"]
-    names = ("serving_default", "classify", "neighbours")
-    jobs = [(complete, name, {"image_bytes": contents}) for name in names]
-    for name, found in zip(names, run_apart(jobs, tmp_path), strict=True):
-        expected = complete_signatures[name](image_bytes=tf.constant(contents))
-        assert set(found) == set(expected)
-        assert found["valid"].tolist() == [True] * 5 + [False] * 2
-        for output, values in expected.items():
-            if values.dtype == tf.string:
-                assert found[output].tolist() == values.numpy().tolist()
-            else:
-                np.testing.assert_allclose(found[output], values, atol=1e-5)
 
 
 def test_refusals_leave_the_session_as_it_was(served, contents):

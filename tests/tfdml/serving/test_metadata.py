@@ -6,18 +6,24 @@ import tfdml
 from pipelines import Reader
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, ServedModel, exported
-from tfdml.serving.metadata import FILE, metadata_of, read_metadata, with_place, write_metadata
+from tfdml.serving.metadata import FILE, read_metadata, with_place, write_metadata
 from tfdml.serving.options import MAX_PIXELS
+from tfdml.serving.served_model import metadata_of
 
 
-def test_states_what_the_model_is_and_what_is_known_of_it(tmp_path):
+@pytest.fixture
+def version(tmp_path):
+    """The folder of a version, with one for its metadata."""
+    (tmp_path / "assets.extra").mkdir()
+    return tmp_path
+
+
+def test_states_what_the_model_is_and_what_is_known_of_it(version):
     embedder = build_embedder("small_cnn", 4, input_shape=(8, 6, 1), levels=2)
     options = ExportOptions(licence="CC-BY-4.0", on_bad_image="nan")
     served = ServedModel(embedder, Reader((8, 6, 1)), options=options)
     recipe = {"dataset": "digits", "data_dir": None, "loss": "hdc"}
     metadata = metadata_of(served, recipe=recipe, trained_classes=["0", "é"])
-    version = tmp_path / "1"
-    (version / "assets.extra").mkdir(parents=True)
     write_metadata(version / "assets.extra", metadata)
     assert read_metadata(version) == {
         "dimension": 8,
@@ -39,16 +45,21 @@ def test_states_what_the_model_is_and_what_is_known_of_it(tmp_path):
         "trained_classes": ["0", "é"],
     }
     assert exported.recipe_of(version) == recipe
-    assert read_metadata(version)["trained_classes"] == ["0", "é"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"words", b"[1]", b"\xff", b'{"recipe": [1]}'])
-def test_what_another_program_wrote_yields_nothing(content, tmp_path):
-    (tmp_path / "assets.extra").mkdir()
+def test_what_another_program_wrote_yields_nothing(content, version):
     if content is not None:
-        (tmp_path / "assets.extra" / FILE).write_bytes(content)
-    assert exported.recipe_of(tmp_path) == {}
-    assert "trained_classes" not in read_metadata(tmp_path)
+        (version / "assets.extra" / FILE).write_bytes(content)
+    assert exported.recipe_of(version) == {}
+    assert "trained_classes" not in read_metadata(version)
+
+
+def test_what_is_null_is_not_known(version):
+    recipe = {"dataset": None, "data_dir": None}
+    write_metadata(version / "assets.extra", {"trained_classes": None, "recipe": recipe})
+    assert read_metadata(version)["trained_classes"] is None
+    assert exported.recipe_of(version) == {}
 
 
 def test_paths_of_another_place_are_made_relative_to_here(tmp_path, monkeypatch):
@@ -62,44 +73,31 @@ def test_paths_of_another_place_are_made_relative_to_here(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("name", "value", "kind"),
     [
-        ({"trained_classes": 5}, "`trained_classes` of .* a list of texts. Received: value=5"),
-        ({"trained_classes": ["a", ["b"]]}, "`trained_classes` of .* a list of texts"),
-        ({"dimension": "8"}, "`dimension` of .* an integer"),
-        ({"precision": 16}, "`precision` of .* a text"),
-        ({"scores": [1]}, "`scores` of .* {name: value}"),
-        (
-            {"scores": {"untrained": {"recall@1": "high"}}},
-            "`scores.untrained` of .* {name: number}",
-        ),
-        ({"recipe": {"dataset": ["a"]}}, r"`recipe.dataset` of .* a text. Received: value=\['a'\]"),
-        ({"recipe": {"data_dir": 5}}, "`recipe.data_dir` of .* a text"),
-        ({"recipe": {"embedding_dim": "8"}}, "`recipe.embedding_dim` of .* an integer"),
-        ({"recipe": {"steps": 1.5}}, "`recipe.steps` of .* an integer"),
-        ({"recipe": {"validation_share": "half"}}, "`recipe.validation_share` of .* a number"),
-        ({"recipe": {"skip_invalid": 1}}, "`recipe.skip_invalid` of .* true or false"),
-        ({"recipe": {"loss_options": {"dims": [8, "x"]}}}, "`recipe.loss_options.dims` of"),
+        ("trained_classes", 5, "a list of texts. Received: value=5"),
+        ("trained_classes", ["a", ["b"]], "a list of texts"),
+        ("dimension", "8", "an integer"),
+        ("precision", 16, "a text"),
+        ("scores", [1], "{name: value}"),
+        ("scores.untrained", {"recall@1": "high"}, "{name: number}"),
+        ("recipe.dataset", ["a"], r"a text. Received: value=\['a'\]"),
+        ("recipe.validation_share", "half", "a number"),
+        ("recipe.skip_invalid", 1, "true or false"),
+        ("recipe.loss_options.dims", [8, "x"], "a list of integers"),
     ],
 )
-def test_an_entry_of_another_kind_is_named_with_its_file(metadata, said, tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    write_metadata(tmp_path / "assets.extra", metadata)
-    with pytest.raises(ValueError, match=said) as error:
-        read_metadata(tmp_path)
-    assert str(tmp_path / "assets.extra" / FILE) in str(error.value)
+def test_an_entry_of_another_kind_is_named_with_its_file(name, value, kind, version):
+    metadata = value
+    for key in reversed(name.split(".")):
+        metadata = {key: metadata}
+    write_metadata(version / "assets.extra", metadata)
+    file = version / "assets.extra" / FILE
+    with pytest.raises(ValueError, match=f"`{name}` of {file} must be {kind}"):
+        read_metadata(version)
 
 
-def test_metadata_that_are_nested_too_deeply_are_named(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    (tmp_path / "assets.extra" / FILE).write_text("[" * 100_000 + "]" * 100_000)
+def test_metadata_that_are_nested_too_deeply_are_named(version):
+    (version / "assets.extra" / FILE).write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(ValueError, match=r"metadata\.json cannot be read: it is nested"):
-        read_metadata(tmp_path)
-
-
-def test_what_is_null_is_not_known(tmp_path):
-    (tmp_path / "assets.extra").mkdir()
-    recipe = {"dataset": None, "data_dir": None}
-    write_metadata(tmp_path / "assets.extra", {"trained_classes": None, "recipe": recipe})
-    assert read_metadata(tmp_path)["trained_classes"] is None
-    assert exported.recipe_of(tmp_path) == {}
+        read_metadata(version)

@@ -1,11 +1,11 @@
 """Batches with images that are bad, each in its own way, beside good ones."""
 
-import io
 import struct
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from image_contents import ANIMATED_WEBP, NOISE, WHOLE, claiming, encode
 from PIL import Image
 
 from pipelines import Reader
@@ -13,59 +13,30 @@ from tfdml.serving.reading import MAX_PIXELS, read_batch, reject_unreadable
 
 SIZE = (6, 5, 3)
 DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
-NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8))
-TRANSLUCENT = Image.merge("RGBA", (*NOISE.split(), NOISE.getchannel(0)))
+NO_IMAGE = "is not a JPEG, PNG, GIF, BMP or WebP"
 
 
-@tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
-def read(image_bytes):
-    return read_batch(image_bytes, Reader(SIZE), SIZE, max_pixels=40 * 30)
+def reading(max_pixels):
+    """A function that reads a batch of images of at most so many pixels."""
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
+    def read(image_bytes):
+        return read_batch(image_bytes, Reader(SIZE), SIZE, max_pixels)
+
+    return lambda contents: [part.numpy() for part in read(tf.constant(contents, tf.string))]
 
 
-@tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
-def read_large(image_bytes):
-    return read_batch(image_bytes, Reader(SIZE), SIZE)
-
-
-@tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
-def read_strictly(image_bytes):
-    return read_batch(image_bytes, Reader(SIZE), SIZE, max_pixels=40 * 30 - 1)
-
-
-def encode(kind, image=NOISE, **options):
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
-
-
-GOOD = {
-    "jpeg": encode("JPEG"),
-    "jpeg progressive": encode("JPEG", progressive=True),
-    "png": encode("PNG"),
-    "gif": encode("GIF"),
-    "bmp": encode("BMP"),
-    "bmp palette": encode("BMP", NOISE.quantize(9)),
-    "webp": encode("WEBP"),
-    "webp lossless": encode("WEBP", lossless=True),
-    "webp rgba": encode("WEBP", TRANSLUCENT),
-}
-
-
-def claiming(name, layout, at, *values):
-    """The bytes of a good image with other numbers in its header."""
-    contents = bytearray(GOOD[name])
-    struct.pack_into(layout, contents, at, *values)
-    return bytes(contents)
+read, read_large, read_strictly = map(reading, (40 * 30, MAX_PIXELS, 40 * 30 - 1))
 
 
 def test_reads_images_of_all_formats_and_sizes_as_they_are_read_alone():
     contents = [
-        *GOOD.values(),
-        encode("PNG", NOISE.resize((7, 3))),
-        encode("JPEG", NOISE.crop((0, 0, 1, 1))),
+        *WHOLE.values(),
+        encode(NOISE.resize((7, 3)), "PNG"),
+        encode(NOISE.crop((0, 0, 1, 1)), "JPEG"),
     ]
-    images, problems = read(tf.constant(contents * 3))
-    assert not any(problems.numpy())
+    images, problems = read(contents * 3)
+    assert not any(problems)
     expected = np.stack([Reader(SIZE)(each) for each in contents])
     assert np.ptp(expected) > 50
     np.testing.assert_array_equal(images, np.concatenate([expected] * 3))
@@ -74,21 +45,21 @@ def test_reads_images_of_all_formats_and_sizes_as_they_are_read_alone():
 def test_says_of_every_bad_image_why_and_reads_the_others():
     bad = {
         b"": "is empty",
-        b"\0": "is not a JPEG, PNG, GIF, BMP or WebP",
-        b"text": "is not a JPEG, PNG, GIF, BMP or WebP",
-        encode("TIFF"): "is not a JPEG, PNG, GIF, BMP or WebP",
-        b"RIFF....WAVEfmt ": "is not a JPEG, PNG, GIF, BMP or WebP",
-        **{contents[:-20]: DAMAGED for contents in GOOD.values()},
-        **{contents[: len(contents) // 2]: DAMAGED for contents in GOOD.values()},
-        GOOD["jpeg"][:20]: DAMAGED,
+        b"\0": NO_IMAGE,
+        b"text": NO_IMAGE,
+        encode(NOISE, "TIFF"): NO_IMAGE,
+        b"RIFF....WAVEfmt ": NO_IMAGE,
+        **{contents[:-20]: DAMAGED for contents in WHOLE.values()},
+        **{contents[: len(contents) // 2]: DAMAGED for contents in WHOLE.values()},
+        WHOLE["jpeg"][:20]: DAMAGED,
         b"\xff\xd8\xff": DAMAGED,
-        encode("WEBP", save_all=True, append_images=[NOISE.rotate(180)]): DAMAGED,
-        encode("PNG", NOISE.resize((31, 40))): "has 31 x 40 pixels, more than the limit of 1,200",
-        encode("JPEG", NOISE.resize((30, 41))): "has 30 x 41 pixels, more than the limit of 1,200",
+        ANIMATED_WEBP: DAMAGED,
+        encode(NOISE.resize((31, 40)), "PNG"): "has 31 x 40 pixels, more than the limit of 1,200",
+        encode(NOISE.resize((30, 41)), "JPEG"): "has 30 x 41 pixels, more than the limit of 1,200",
     }
-    good = GOOD["png"]
+    good = WHOLE["png"]
     batch = [content for each in bad for content in (good, each)] + [good]
-    images, problems = (part.numpy() for part in read(tf.constant(batch)))
+    images, problems = read(batch)
     assert [text.decode() for text in problems[1::2]] == list(bad.values())
     assert not any(problems[::2])
     np.testing.assert_array_equal(images[::2], np.stack([Reader(SIZE)(good)] * (len(bad) + 1)))
@@ -97,41 +68,25 @@ def test_says_of_every_bad_image_why_and_reads_the_others():
 
 @pytest.mark.parametrize("batch", [[], [b"no image"], [b"no image"] * 40])
 def test_a_batch_may_hold_nothing_to_read(batch):
-    images, problems = read(tf.constant(batch, tf.string))
+    images, problems = read(batch)
     assert images.shape == (len(batch), *SIZE)
-    assert all(problems.numpy())
+    assert all(problems)
 
 
-HUGE = {
-    "png": claiming("png", ">II", 16, 60_000, 60_000),
-    "png at its most": claiming("png", ">II", 16, 2**31 - 1, 2**31 - 1),
-    "gif": claiming("gif", "<HH", 6, 60_000, 60_000),
-    "bmp": claiming("bmp", "<ii", 18, 60_000, 60_000),
-    "bmp from above": claiming("bmp", "<ii", 18, 60_000, -60_000),
-    "bmp at its most": claiming("bmp", "<II", 18, 2**31 - 1, 2**31),
-    "webp": claiming("webp", "<HH", 26, 16_000, 16_000),
-    "webp lossless": claiming("webp lossless", "<I", 21, 15_999 << 14 | 15_999),
-    "webp rgba": claiming("webp rgba", "<HBHB", 24, 15_999, 0, 15_999, 0),
-    "jpeg": GOOD["jpeg"].replace(struct.pack(">HH", 40, 30), struct.pack(">HH", 60_000, 60_000)),
-}
+HUGE = [
+    *((name, 60_000, 60_000) for name in ("jpeg", "png", "gif", "bmp")),
+    *((name, 16_000, 16_000) for name in ("webp", "webp lossless", "webp rgba")),
+    ("png", 2**31 - 1, 2**31 - 1),
+    ("bmp", 2**31 - 1, 2**31),
+    ("bmp", 60_000, -60_000),  # rows from above
+]
 
 
 def test_a_header_that_claims_too_many_pixels_is_not_decoded():
-    problems = read_large(tf.constant(list(HUGE.values())))[1]
-    for name, problem in zip(HUGE, problems.numpy(), strict=True):
-        sides = (
-            problem.decode()
-            .removeprefix("has ")
-            .partition(" pixels, more than the limit of 178,956,970")[0]
-        )
-        width, height = map(int, sides.split(" x "))
-        assert height * width > MAX_PIXELS, name
-        assert (width, height) in {
-            (60_000,) * 2,
-            (16_000,) * 2,
-            (2**31 - 1,) * 2,
-            (2**31 - 1, 2**31),
-        }
+    problems = read_large([claiming(*huge) for huge in HUGE])[1]
+    for (name, width, height), problem in zip(HUGE, problems, strict=True):
+        said = f"has {width} x {abs(height)} pixels, more than the limit of 178,956,970"
+        assert problem.decode() == said, name
 
 
 def gif(*sides, screen=(1, 1), comment=b""):
@@ -140,7 +95,7 @@ def gif(*sides, screen=(1, 1), comment=b""):
     for width, height in sides:
         if comment:
             file += b"!\xfe" + bytes([len(comment)]) + comment + b"\0"
-        whole = encode("GIF", Image.new("L", (width, height)))
+        whole = encode(Image.new("L", (width, height)), "GIF")
         picture = whole[whole.index(b",") : -1]
         assert not picture[9] & 0x80
         file += picture[:9] + b"\x80" + bytes(6) + picture[10:]
@@ -152,13 +107,13 @@ def test_the_pictures_of_a_gif_count_together_and_not_its_screen():
         "one": gif((30, 40)),
         "several": gif((10, 40), (30, 20), (10, 20), comment=b",,,,,,,!!"),
         "last": gif((1, 1), (11, 109)),
-        "screen": encode("GIF"),
+        "screen": WHOLE["gif"],
     }
-    images, problems = read(tf.constant(list(fitting.values())))
-    assert not any(problems.numpy()), problems
+    images, problems = read(list(fitting.values()))
+    assert not any(problems), problems
     expected = [Reader(SIZE)(contents) for contents in fitting.values()]
     np.testing.assert_array_equal(images, np.stack(expected))
-    problems = read_strictly(tf.constant(list(fitting.values())))[1].numpy()
+    problems = read_strictly(list(fitting.values()))[1]
     said = "has pictures of 1200 pixels, more than the limit of 1,199"
     assert [text.decode() for text in problems[:3]] == [said] * 3
     assert problems[3].startswith(b"has 30 x 40 pixels")
@@ -167,15 +122,13 @@ def test_the_pictures_of_a_gif_count_together_and_not_its_screen():
 def test_a_gif_may_be_cut_off_anywhere():
     whole = gif((10, 40), (30, 20), (10, 20), comment=b"comment")
     cut = [whole[:length] for length in range(len(whole))]
-    for problem in read(tf.constant(cut))[1].numpy().astype(str):
-        assert problem in ("", "is empty", DAMAGED, "is not a JPEG, PNG, GIF, BMP or WebP")
+    for problem in read(cut)[1].astype(str):
+        assert problem in ("", "is empty", DAMAGED, NO_IMAGE)
 
 
 def test_the_size_of_every_format_is_read_right():
     # 30 x 40 pixels pass where 1,200 are taken, and none does where 1,199 are.
-    assert not any(read(tf.constant(list(GOOD.values())))[1].numpy())
-    problems = read_strictly(tf.constant(list(GOOD.values())))[1]
-    for problem in problems.numpy():
+    for problem in read_strictly(list(WHOLE.values()))[1]:
         assert problem == b"has 30 x 40 pixels, more than the limit of 1,199"
 
 

@@ -1,8 +1,5 @@
-import pathlib
-
 import pytest
 
-from tfdml.serving import exported
 from tfdml.serving.versions import new_version
 
 
@@ -43,8 +40,3 @@ def test_of_two_exports_at_once_the_first_to_end_becomes_the_version(tmp_path):
         slow.__exit__(None, None, None)
     assert [file.name for file in path.iterdir()] == ["fast"]
     assert [each.name for each in tmp_path.iterdir()] == ["1"]
-
-
-def test_a_model_at_the_root_has_no_run_beside_it():
-    assert exported.config_of(pathlib.Path("/models"), {}) is None
-    assert exported.config_of(pathlib.Path("/models/1"), {}) is None

@@ -1,11 +1,10 @@
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
-from pipelines import Reader
-from tfdml import losses
-from tfdml.models import build_embedder
-from tfdml.serving import ServedModel
 from tfdml.serving.warmup import FILE, write_warmup
 
 
@@ -20,47 +19,37 @@ def requests_of(folder):
         yield log.predict_log.request
 
 
-def test_every_signature_of_a_version_has_a_request_that_it_answers(served):
-    version = served.folder / "2"
-    signatures = tf.saved_model.load(str(version)).signatures
-    assert len(signatures) == 6
-    check_requests(version / "assets.extra", signatures, "embedder")
-
-
-def test_a_model_of_grey_images_answers_its_requests(tmp_path):
-    size = (16, 12, 1)
-    embedder = build_embedder("small_cnn", 8, input_shape=size)
-    signatures = ServedModel(embedder, Reader(size), losses.get("npair")).signatures
-    signatures = {name: signatures[name] for name in ("embed_images", "serving_default")}
-    functions = {name: each.get_concrete_function() for name, each in signatures.items()}
-    write_warmup(tmp_path, functions, model_name="a model", image_shape=size)
-    check_requests(tmp_path, signatures, "a model")
-
-
-def check_requests(folder, signatures, name):
-    """Checks that there is a request for each signature, and that it is answered row by row."""
-    requests = list(requests_of(folder))
-    assert [request.model_spec.signature_name for request in requests] == list(signatures)
-    for request in requests:
-        assert request.model_spec.name == name
+def test_every_signature_of_a_version_has_a_request_that_it_answers(complete, complete_signatures):
+    requests = list(requests_of(complete / "assets.extra"))
+    names = [request.model_spec.signature_name for request in requests]
+    assert names == list(complete_signatures)
+    assert len(names) == 6
+    for name, request in zip(names, requests, strict=True):
+        assert request.model_spec.name == complete.parent.name
         inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
-        found = signatures[request.model_spec.signature_name](
-            **{name: tf.constant(value) for name, value in inputs.items()}
-        )
+        found = complete_signatures[name](**{name: tf.constant(v) for name, v in inputs.items()})
         rows = len(next(iter(inputs.values())))
         for values in found.values():
             assert values.shape[0] == rows
-            assert np.isfinite(values).all()
+            assert values.dtype == tf.string or np.isfinite(values).all()
 
 
-def test_texts_and_tensors_of_any_length_are_read_again(tmp_path):
-    @tf.function(input_signature=[tf.TensorSpec([None, 300, 200, 3], name="images" * 50)])
-    def taken(images):
+def test_names_and_tensors_of_any_length_are_read_again(tmp_path):
+    encoded = tf.TensorSpec([None], tf.string, name="image_bytes")
+    large = tf.TensorSpec([None, 300, 200, 3], name="images" * 50)
+
+    @tf.function(input_signature=[encoded, large])
+    def taken(image_bytes, images):
         return images
 
     functions = {"n" * 200: taken.get_concrete_function()}
-    write_warmup(tmp_path, functions, model_name="m" * 20000, image_shape=(4, 4, 3))
+    write_warmup(tmp_path, functions, model_name="m" * 20000, image_shape=(4, 5, 1))
     (request,) = requests_of(tmp_path)
     assert request.model_spec.name == "m" * 20000
     assert request.model_spec.signature_name == "n" * 200
     assert tf.make_ndarray(request.inputs["images" * 50]).shape == (1, 300, 200, 3)
+    images = [Image.open(io.BytesIO(each)) for each in request.inputs["image_bytes"].string_val]
+    assert [(image.format, image.mode, image.size) for image in images] == [
+        ("JPEG", "L", (5, 4)),
+        ("PNG", "L", (5, 4)),
+    ]

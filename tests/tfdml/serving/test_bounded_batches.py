@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdml.serving.embedding import InPieces, fitting_batch_size
+from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 
 
 def limited(most, sizes):

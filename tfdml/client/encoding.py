@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+import PIL.Image
 
 from tfdml.checks import check, check_type
+from tfdml.serving.bad_images import reasons
 
 _MOST_BYTES = 2**26  # of a batch, far below the 2 GB limit of a message
 _KINDS = "paths, bytes of encoded images, or arrays of uint8 or floats"
@@ -27,16 +29,11 @@ class ImageError(ValueError):
         super().__init__(f"{image} cannot be read: {reason}")
 
 
-class Image(NamedTuple):
-    """One image, or a pair of them.
+class Images(NamedTuple):
+    """One image, or a pair of them."""
 
-    Args:
-        names: Name of each image in error messages.
-        contents: For each image, bytes of a file or (height, width, channels) float32.
-    """
-
-    names: tuple
-    contents: tuple
+    names: tuple  # of each, in error messages
+    contents: tuple  # of each, bytes of a file or (height, width, channels) float32
 
     @property
     def name(self):
@@ -51,20 +48,24 @@ class Image(NamedTuple):
         """Bytes to send."""
         return sum(memoryview(content).nbytes for content in self.contents)
 
+    def rejected(self, inputs, message):
+        """The `ImageError` of the unreadable one, or of both, for an error of the server.
+
+        >>> pair = Images(("a.jpg", "b.jpg"), (b"x", b""))
+        >>> inputs = ("image_bytes_a", "image_bytes_b")
+        >>> print(pair.rejected(inputs, "assertion failed: [image_bytes_b[0] is empty]"))
+        b.jpg cannot be read: the server says: it is empty
+        >>> print(pair.rejected(inputs, "Invalid PNG data, size 12"))
+        a.jpg and b.jpg cannot be read: the server says: Invalid PNG data, size 12
+        """
+        for name, each in zip(inputs, self.names, strict=True):
+            if reason := reasons(message, name).get(0):
+                return ImageError(each, f"the server says: {reason}")
+        return ImageError(self.name, f"the server says: {message}")
+
 
 def listed(images):
-    """An iterable of the given images, and their number if known.
-
-    Args:
-        images: A path, the bytes of a file or an array, or many: an iterable of these, or an array
-            (n, height, width, channels).
-
-    Returns:
-        (iterable, number or None).
-
-    Raises:
-        TypeError: If it is something else.
-    """
+    """An iterable of the given images, and their number if known."""
     if isinstance(images, (str, os.PathLike, bytes)):
         return [images], 1
     if isinstance(images, np.ndarray):
@@ -75,21 +76,25 @@ def listed(images):
     return images, len(images) if hasattr(images, "__len__") else None
 
 
-def read(given, name):
-    """Reads one image: returns its name and its content for a request.
+def read_images(given, names):
+    """The `Images` of one or two, or the `ImageError` of the first that cannot be read.
 
     Args:
-        given: A path, the bytes of a file, or an array.
-        name: Its name if it has no path.
-
-    Returns:
-        (name, bytes or float32 array).
-
-    Raises:
-        ImageError: If the file cannot be read.
-        TypeError: If it is not an image.
-        ValueError: If an array does not have the shape or range of an image.
+        given: Paths, bytes of files, or arrays.
+        names: Their names where they have no path.
     """
+    try:
+        names, contents = zip(*map(read, given, names), strict=True)
+    except ImageError as error:
+        return error
+    images = Images(names, contents)
+    if len(given) > 1 and not all(isinstance(content, bytes) for content in contents):
+        raise TypeError(f"{images.name} must be encoded images, or arrays of uint8")
+    return images
+
+
+def read(given, name):
+    """(name, content for a request) of one image, a path, the bytes of a file, or an array."""
     if isinstance(given, (str, os.PathLike)):
         try:
             return os.fspath(given), pathlib.Path(given).read_bytes()
@@ -105,7 +110,10 @@ def read(given, name):
     expected = "(height, width), or (height, width, channels) with 1 or 3 channels"
     check(is_image, f"{name} must be {expected}", shape=given.shape)
     if given.dtype == np.uint8:
-        return name, _png(given)
+        buffer = io.BytesIO()
+        pixels = given[:, :, 0] if given.shape[2:] == (1,) else given
+        PIL.Image.fromarray(pixels).save(buffer, "PNG")
+        return name, buffer.getvalue()
     given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
     least, greatest = float(given.min()), float(given.max())  # NaN if any is
     expected = f"{name} must have values in [0, 255]"
@@ -113,22 +121,8 @@ def read(given, name):
     return name, given
 
 
-def _png(pixels):
-    import PIL.Image
-
-    buffer = io.BytesIO()
-    if pixels.ndim == 3 and pixels.shape[2] == 1:
-        pixels = pixels[:, :, 0]
-    PIL.Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 def batches_of(images, batch_size):
-    """Groups images into lists of one kind.
-
-    Args:
-        images: Iterable of `Image`, or of `ImageError` for images that could not be read.
-        batch_size: Most images of a list.
+    """Groups `Images`, and the `ImageError`s between them, into lists of one kind.
 
     Yields:
         A list of at most `batch_size` images and 64 MB (or of one larger image), all encoded or

@@ -1,16 +1,16 @@
-"""Batches with bad images, classes and a gallery, as a server would compute them."""
+"""The signatures of a model, as a server would compute them, before and after it is written."""
 
-import io
-
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from image_contents import encode
 from PIL import Image
 
 from pipelines import Reader
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
-from tfdml.serving import ExportOptions, Gallery, ServedModel
+from tfdml.serving import ExportOptions, Gallery, ServedModel, export_model
 
 SIZE = (12, 10, 3)
 BAD = [b"", b"words"]
@@ -29,12 +29,10 @@ def images():
     return [png(side, 2 * side) for side in (12, 30, 7, 20)]
 
 
-def png(height, width):
-    """A PNG file of noise."""
-    rng, stream = np.random.default_rng(height), io.BytesIO()
-    pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
+def png(height, width, kind="PNG"):
+    """A file of noise."""
+    pixels = np.random.default_rng(height).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return encode(Image.fromarray(pixels), kind)
 
 
 @pytest.fixture(scope="module")
@@ -158,3 +156,116 @@ def test_files_are_embedded_and_a_bad_one_is_named(strict_model, images, embeddi
     paths[34].write_bytes(images[0][:-9])
     with pytest.raises(ValueError, match=r"34\.png is damaged"):
         strict_model.embed_files(paths)
+
+
+def test_an_embedding_model_is_written_with_its_similarity_and_reads_as_the_pipelines(
+    model, tmp_path
+):
+    path = export_model(model, tmp_path / "mine" / "1", assets={"recipe.yaml": "loss: pddm\n"})
+    assert (path / "assets.extra" / "recipe.yaml").read_text() == "loss: pddm\n"
+    signatures = tf.saved_model.load(str(path)).signatures
+    contents = [png(30, 20, kind) for kind in ("JPEG", "PNG", "GIF", "BMP")]
+    rows = model.embed(np.stack([Reader(SIZE)(content) for content in contents]))
+    found = signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
+    np.testing.assert_allclose(found, rows, atol=1e-4)
+    pairs = {"embeddings_a": tf.constant(rows), "embeddings_b": tf.constant(rows[::-1])}
+    found = signatures["score_pairs"](**pairs)["similarity"]
+    np.testing.assert_allclose(found, model.similarity(rows, rows[::-1]), atol=1e-4)
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        export_model(model, path)
+
+
+@pytest.mark.parametrize("counts", [(1, 3), (3, 2)])
+def test_rows_without_a_partner_are_rejected(counts, strict, images, rng):
+    for name, rows in (("similarity", images), ("score_pairs", rng.normal(size=(3, 8)))):
+        sides = [np.asarray(rows)[:count] for count in counts]
+        sides = [side.astype("float32") if name == "score_pairs" else side for side in sides]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="same number of rows"):
+            call(strict[name], *sides)
+
+
+def test_scores_pairs_and_all_pairs_of_embeddings(model, strict, rng):
+    # 10,800 pairs, more than the layer scores at once.
+    a, b = (rng.normal(size=(count, 8)).astype("float32") for count in (90, 120))
+    scores = call(strict["score_matrix"], a, b)["similarity"]
+    expected = model.similarity(np.repeat(a, 120, axis=0), np.tile(b, (90, 1)))
+    np.testing.assert_allclose(scores, expected.reshape(90, 120), atol=1e-5)
+    scores = call(strict["score_pairs"], a, b[:90])["similarity"]
+    np.testing.assert_allclose(scores, model.similarity(a, b[:90]), atol=1e-5)
+
+
+def functional(shape, outputs):
+    inputs = keras.Input(shape)
+    return keras.Model(inputs, outputs(inputs))
+
+
+def test_half_precision_serves_float32(rng):
+    half = keras.layers.Dense(4, dtype="mixed_float16")
+    scaled = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), half])
+    embedder = functional(SIZE, scaled)
+    assert embedder.output.dtype == "float16"
+    images = rng.uniform(0, 255, (2, *SIZE)).astype("float32")
+    found = call(ServedModel(embedder, Reader(SIZE)).signatures["embed_images"], images)
+    assert found["embedding"].dtype == np.float32
+    np.testing.assert_allclose(found["embedding"], embedder(images), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "message"),
+    [
+        ("small_cnn", TypeError, "`model` must be .* Received: model='small_cnn'"),
+        (keras.Model(), ValueError, "fixed size.* Received: input_shape=None"),
+        (
+            functional((None, None, 3), keras.layers.GlobalAveragePooling2D()),
+            ValueError,
+            r"fixed size.* Received: input_shape=\(None, None, None, 3\)",
+        ),
+        (
+            functional(SIZE, keras.layers.Conv2D(2, 3)),
+            ValueError,
+            r"\(batch, dim\).* output_shape=\(None, 10, 8, 2\)",
+        ),
+    ],
+    ids=["name", "unbuilt", "any size", "maps"],
+)
+def test_what_cannot_be_served_is_rejected(model, kind, message, tmp_path):
+    with pytest.raises(kind, match=message):
+        export_model(model, tmp_path / "mine" / "1")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_no_version_is_warned_of(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(ServedModel, "write", lambda self, path, **_: path)
+    with pytest.warns(UserWarning, match="folders that are numbers, not .*model"):
+        assert export_model(model, tmp_path / "model") == tmp_path / "model"
+
+
+def test_a_failed_export_leaves_nothing(model, tmp_path, monkeypatch):
+    def half_written(_, folder, *__):
+        with open(f"{folder}/saved_model.pb", "wb") as file:
+            file.write(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", half_written)
+    with pytest.raises(OSError, match="No space left"):
+        export_model(model, tmp_path / "model" / "1", lambda contents: tf.zeros(SIZE))
+    assert not list(tmp_path.iterdir())
+
+
+def test_rounded_weights_are_all_that_is_written(complete, complete_signatures, served, contents):
+    def size(path):
+        return sum(file.stat().st_size for file in (path / "variables").iterdir())
+
+    assert size(complete) < 0.4 * size(served.folder / "1")
+    found = complete_signatures["serving_default"](image_bytes=tf.constant(contents))["embedding"]
+    exact = served.embed(contents, version=1)
+    np.testing.assert_allclose(found, exact, atol=0.05)  # unit rows, rounded to 8 bits
+    assert np.abs(found - exact).max() > 1e-5
+    operations = {
+        node.op
+        for signature in complete_signatures.values()
+        for function in signature.graph.as_graph_def().library.function
+        for node in function.node_def
+    }
+    assert "IgnoreErrorsDataset" in operations
+    assert not {name for name in operations if "PyFunc" in name or "Generator" in name}

@@ -1,4 +1,4 @@
-"""Embeddings of many images by an exported model, in batches that fit the memory."""
+"""Batches of many images, in pieces that fit the memory."""
 
 import warnings
 
@@ -11,15 +11,10 @@ _MOST = 256
 
 
 def fitting_batch_size(image_size, outputs=0):
-    """A batch size whose embedding needs about 1 GiB, at most 256.
+    """A batch size, at most 256, whose embedding to so many outputs needs about 1 GiB.
 
-    Args:
-        image_size: (height, width, channels).
-        outputs: Numbers per embedding, of all levels.
-
-    Example:
-        >>> fitting_batch_size((28, 28, 1), 128), fitting_batch_size((224, 224, 3), 128)
-        (256, 83)
+    >>> fitting_batch_size((28, 28, 1), 128), fitting_batch_size((224, 224, 3), 128)
+    (256, 83)
     """
     height, width, _ = image_size
     numbers = height * width * _CHANNELS + outputs
@@ -27,18 +22,9 @@ def fitting_batch_size(image_size, outputs=0):
 
 
 class InPieces:
-    """Calls a function on pieces of a batch; halves the pieces whenever memory runs out.
+    """Calls a function from (n, ...) to (n, ...) arrays on pieces of at most `batch_size` rows.
 
-    Args:
-        function: From (n, ...) to (n, ...) arrays, row by row.
-        batch_size: Most rows of a piece; the attribute `batch_size` is the current value.
-
-    Call:
-        rows: (n, ...) of any n >= 1.
-        Returns the function's results for all rows, as one array.
-
-    Raises:
-        tf.errors.ResourceExhaustedError: If memory does not suffice for a single row.
+    Halves `batch_size` whenever memory runs out.
     """
 
     def __init__(self, function, batch_size):

@@ -4,36 +4,39 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tfdml.client import images
-from tfdml.client.images import ImageError
+from tfdml.client import encoding
+from tfdml.client.encoding import ImageError, Images, batches_of, read_images
+
+
+def contents_of(given):
+    """What is sent of one image."""
+    return read_images([given], ["image 0"]).contents[0]
 
 
 def test_arrays_of_uint8_are_sent_without_loss(rng):
     for shape in ((7, 5, 3), (7, 5, 1), (7, 5)):
         pixels = rng.integers(0, 256, shape).astype(np.uint8)
-        name, content = images.read(pixels, "image 0")
-        decoded = np.asarray(PIL.Image.open(io.BytesIO(content)))
-        assert name == "image 0"
+        decoded = np.asarray(PIL.Image.open(io.BytesIO(contents_of(pixels))))
         np.testing.assert_array_equal(decoded, pixels.reshape(decoded.shape))
 
 
 def test_files_and_bytes_are_sent_as_they_are(tmp_path):
-    (tmp_path / "x.png").write_bytes(b"\x89PNG")
-    for given in (tmp_path / "x.png", str(tmp_path / "x.png")):
-        assert images.read(given, "image 0") == (str(tmp_path / "x.png"), b"\x89PNG")
-    assert images.read(b"\x89PNG", "image 7") == ("image 7", b"\x89PNG")
+    path, content = tmp_path / "x.png", b"\x89PNG"
+    path.write_bytes(content)
+    found = read_images([path, str(path), content], ["a", "b", "c"])
+    assert found == ((str(path), str(path), "c"), (content,) * 3)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(ImageError, match=r"x\.png cannot be read: No such file"):
-        images.read(tmp_path / "x.png", "image 0")
-    with pytest.raises(ImageError, match="cannot be read: Is a directory"):
-        images.read(tmp_path, "image 0")
+    for path, reason in ((tmp_path / "x.png", "No such file"), (tmp_path, "Is a directory")):
+        error = read_images([b"x", path], ["a", "b"])
+        assert isinstance(error, ImageError)
+        assert str(error).startswith(f"{path} cannot be read: {reason}")
 
 
 def test_floats_keep_their_numbers(rng):
     given = rng.uniform(0, 255, (4, 3))
-    _, content = images.read(given, "image 0")
+    content = contents_of(given)
     assert (content.dtype, content.shape) == (np.float32, (4, 3, 1))
     np.testing.assert_array_equal(content[:, :, 0], given.astype("float32"))
 
@@ -53,7 +56,7 @@ def test_floats_keep_their_numbers(rng):
 )
 def test_what_is_no_image_is_rejected(image, error, said):
     with pytest.raises(error, match=said):
-        images.read(image, "image 0")
+        contents_of(image)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +72,39 @@ def test_what_is_no_image_is_rejected(image, error, said):
     ],
 )
 def test_states_how_many_images_were_given(given, count):
-    listed, found = images.listed(given)
+    listed, found = encoding.listed(given)
     assert found == count
     assert len(list(listed)) == (count or 1)
 
 
 def test_what_holds_no_images_is_rejected():
     with pytest.raises(TypeError, match=r"`images` .*Received: images=3"):
-        images.listed(3)
+        encoding.listed(3)
     with pytest.raises(ValueError, match=r"an array must be .*shape=\(1, 1, 2, 2, 3\)"):
-        images.listed(np.zeros((1, 1, 2, 2, 3)))
+        encoding.listed(np.zeros((1, 1, 2, 2, 3)))
+
+
+PIXELS = np.zeros((2, 2, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("contents", "batch_size", "batches"),
+    [
+        ([b"x"] * 7, 3, [[0, 1, 2], [3, 4, 5], [6]]),
+        ([], 3, []),
+        ([b"x", PIXELS, PIXELS, b"x"], 3, [[0], [1, 2], [3]]),
+        ([b"x", None, None, b"x"], 3, [[0], [1], [2], [3]]),
+        ([b"x" * size for size in (4, 4, 4, 30, 1)], 4, [[0, 1], [2], [3], [4]]),
+    ],
+    ids=["full but the last", "none", "of one kind", "errors alone", "of few bytes"],
+)
+def test_batches(contents, batch_size, batches, monkeypatch):
+    monkeypatch.setattr(encoding, "_MOST_BYTES", 10 if len(contents) == 5 else 2**26)
+    images = [
+        ImageError(str(i), "gone") if content is None else Images((str(i),), (content,))
+        for i, content in enumerate(contents)
+    ]
+    found = list(batches_of(images, batch_size))
+    assert [[id(each) for each in batch] for batch in found] == [
+        [id(images[i]) for i in batch] for batch in batches
+    ]

@@ -2,10 +2,23 @@
 
 import tensorflow as tf
 
-from tfdml.image_files import MAX_PIXELS
-from tfdml.orientation import upright
+from tfdml.images.image_files import MAX_PIXELS
 
 _HEADER = 64  # bytes of a header that are read
+
+# Of EXIF. Byte of the name of its segment: this is the first, as in the standard, or follows that
+# of JFIF.
+_PLACES = (6, 24)
+_NAME = list(b"Exif\0\0")  # the rest of the segment is a TIFF file
+_MOST = 2**16  # bytes of a segment
+_ENTRIES, _ENTRY = 256, 12  # entries read of a directory, bytes of each
+# Tag 0x0112, type SHORT, one value; and place values of the bytes of 2- and 4-byte numbers.
+_LITTLE = list(b"\x12\1\3\0\1\0\0\0"), [1, 2**8], [1, 2**8, 2**16, 2**24]
+_BIG = list(b"\1\x12\0\3\0\0\0\1"), [2**8, 1], [2**24, 2**16, 2**8, 1]
+# For each orientation from 0 to 8: whether rows and columns are exchanged, and which are then
+# reversed.
+_EXCHANGED = [[0, 1, 2]] * 5 + [[1, 0, 2]] * 4
+_REVERSED = [[i in (3, 4, 7, 8), i in (2, 3, 6, 7), False] for i in range(9)]
 
 
 def decode(contents, channels, as_stored=False):
@@ -71,14 +84,9 @@ def _not_jpeg(contents):
 
 
 def resize(images, image_size):
-    """Resizes images, bilinearly with antialiasing; the aspect ratio is not kept.
+    """Resizes one or n images in [0, 255] to (height, width, channels), float32 in [0, 255].
 
-    Args:
-        images: (height, width, channels) or (n, height, width, channels), numbers in [0, 255].
-        image_size: (height, width, channels); the channels must be those of the images.
-
-    Returns:
-        float32 of that size, in [0, 255]; unchanged if they have that size.
+    Bilinearly with antialiasing; the aspect ratio is not kept.
     """
     images = tf.convert_to_tensor(images)
     size = tuple(image_size[:2])
@@ -96,6 +104,50 @@ def resized(images, size):
     # weights of a pixel sum to 1 only up to rounding.
     images = tf.cast(tf.image.resize(images, size, antialias=True), tf.float32)
     return tf.clip_by_value(images, 0.0, 255.0)
+
+
+def upright(image, contents):
+    """Rotates or mirrors a (height, width, channels) image by the EXIF orientation of its file.
+
+    Equal to `PIL.ImageOps.exif_transpose` of a JPEG whose EXIF segment is the first or follows that
+    of JFIF, as cameras, phones and editors write it, with the tag 0x0112 among the first 256 of its
+    first directory. Other images are returned unchanged, also if the segment is damaged.
+
+    The operations are few, without loops or functions: each costs time even in a branch not taken,
+    and functions that tf.data calls in parallel may deadlock.
+    """
+    head = tf.io.decode_raw(tf.strings.substr(contents, 0, 30), tf.uint8, fixed_length=30)
+    places = [[place + i for i in range(len(_NAME))] for place in _PLACES]
+    named = tf.reduce_all(tf.gather(head, places) == _NAME, axis=1)
+
+    def turned():
+        value = _orientation(contents, tf.where(named[0], *_PLACES))
+        exchanged = tf.transpose(image, tf.gather(_EXCHANGED, value))
+        return tf.raw_ops.Reverse(tensor=exchanged, dims=tf.gather(_REVERSED, value))
+
+    return tf.cond(tf.reduce_any(named), turned, lambda: image)
+
+
+def _orientation(contents, at):
+    """The orientation in the segment whose name begins at byte `at`."""
+    # Padded with zeros, so that every directory can be read.
+    size = _MOST + 2 + _ENTRIES * _ENTRY
+    length = tf.io.decode_raw(tf.strings.substr(contents, at - 2, 2), tf.uint8)
+    length = tf.reduce_sum(tf.cast(length, tf.int32) * _BIG[1]) - 2
+    segment = tf.strings.substr(contents, at, tf.maximum(length, 0))
+    segment = tf.cast(tf.io.decode_raw(segment, tf.uint8, fixed_length=size), tf.int32)
+    segment = segment[len(_NAME) :]
+    is_big = tf.reduce_all(segment[:4] == list(b"MM\0*"))
+    is_little = tf.reduce_all(segment[:4] == list(b"II*\0"))
+    wanted, two, four = (tf.where(is_big, *values) for values in zip(_BIG, _LITTLE, strict=True))
+    begin = tf.clip_by_value(tf.reduce_sum(segment[4:8] * four), 0, _MOST - len(_NAME))
+    number = tf.reduce_sum(segment[begin : begin + 2] * two)
+    entries = tf.slice(segment, [begin + 2], [_ENTRIES * _ENTRY])
+    entries = tf.reshape(entries, [_ENTRIES, _ENTRY])
+    values = tf.reduce_sum(entries[:, 8:10] * two, axis=1)
+    good = tf.reduce_all(entries[:, :8] == wanted, axis=1) & (tf.range(_ENTRIES) < number)
+    good &= (values >= 1) & (values <= 8) & (is_big | is_little)
+    return tf.reduce_max(tf.where(good, values, 1))
 
 
 def first_bytes(contents):
@@ -135,8 +187,8 @@ def _bmp_of_palette(contents, header):
         stride = (bits * width + 31) // 32 * 4  # rows end at a multiple of 4 bytes
     body = tf.strings.substr(contents, start, stride * tf.abs(height))
     rows = tf.reshape(tf.io.decode_raw(body, tf.uint8), [tf.abs(height), stride, 1])
-    of_byte = tf.range(8 - bits, -1, -bits)  # shifts of the indices in a byte, the first highest
-    indices = tf.bitwise.right_shift(tf.cast(rows, tf.int32), of_byte) % 2**bits
+    shifts = tf.range(8 - bits, -1, -bits)  # of the indices in a byte, the first highest
+    indices = tf.bitwise.right_shift(tf.cast(rows, tf.int32), shifts) % 2**bits
     indices = tf.reshape(indices, [tf.abs(height), -1])[:, :width]
     indices = tf.cond(height > 0, lambda: indices[::-1], lambda: indices)  # bottom-up, usually
     colours = tf.strings.substr(contents, 14 + size, (start - 14 - size) // 4 * 4)

@@ -6,16 +6,7 @@ MAX_PIXELS = 2**29 // 3
 
 
 def class_folders(folder):
-    """The sub-folders of a folder, which are classes, with what is in them.
-
-    Hidden files and folders are left out.
-
-    Args:
-        folder: Its `pathlib.Path`.
-
-    Returns:
-        {name of a sub-folder: paths in it}, both sorted.
-    """
+    """{name of a sub-folder, which is a class: paths in it}, both sorted, without hidden ones."""
     return {
         sub_folder.name: sorted(shown(sub_folder))
         for sub_folder in sorted(shown(folder))

@@ -6,10 +6,11 @@ import struct
 import numpy as np
 import pytest
 import tensorflow as tf
+from image_contents import ANIMATED_WEBP, NOISE, WHOLE, encode
 from PIL import Image, ImageOps
 
-from tfdml import decoding
-from tfdml.decoding import decode, resize
+from tfdml.images import decoding
+from tfdml.images.decoding import decode, resize
 
 ROWS, COLUMNS = np.mgrid[0:9, 0:13]  # odd sides, so that rows are padded
 PIXELS = np.stack([COLUMNS * 19, ROWS * 28, (COLUMNS * 37 + ROWS * 23) % 256], -1).astype("uint8")
@@ -18,15 +19,6 @@ GREY = COLOUR.convert("L")
 ALPHA = Image.fromarray((COLUMNS * 20).astype("uint8"))
 RGBA = Image.merge("RGBA", (*COLOUR.split(), ALPHA))
 PALETTE = COLOUR.quantize(50)
-NOISE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
-
-
-def encode(image, kind, **options):
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
-
-
 CMYK = Image.merge("CMYK", (*COLOUR.split(), ALPHA))
 
 
@@ -139,25 +131,13 @@ def test_transparent_pixels_of_a_gif_are_black():
     np.testing.assert_array_equal(image[~transparent], expected[~transparent])
 
 
-WHOLE = {
-    "jpeg": encode(NOISE, "JPEG"),
-    "jpeg progressive": encode(NOISE, "JPEG", progressive=True),
-    "png": encode(NOISE, "PNG"),
-    "gif": encode(NOISE.quantize(64), "GIF"),
-    "bmp": encode(NOISE, "BMP"),
-    "bmp palette": encode(NOISE.quantize(64), "BMP"),
-    "webp": encode(NOISE, "WEBP"),
-    "webp lossless": encode(NOISE, "WEBP", lossless=True),
-    "webp rgba": encode(Image.merge("RGBA", (*NOISE.split(), NOISE.getchannel(0))), "WEBP"),
-}
-
-
 @pytest.mark.parametrize("name", WHOLE)
 def test_rejects_what_is_cut_off(name):
     contents = WHOLE[name]
     kept = [len(contents) - cut for cut in (2, 20, len(contents) // 2)]
     for length in (*kept, 64, 40, 20, 12, 3):
-        with pytest.raises(tf.errors.InvalidArgumentError):
+        # What TensorFlow says of a BMP may hold any bytes.
+        with pytest.raises((tf.errors.InvalidArgumentError, UnicodeDecodeError)):
             compiled(tf.constant(contents[:length]), 3)
 
 
@@ -171,9 +151,8 @@ def test_rejects_what_is_no_image(contents):
 
 def test_rejects_an_animated_webp():
     # TensorFlow 2.21 ends the process over it: writes past the end of its memory.
-    contents = encode(NOISE, "WEBP", save_all=True, append_images=[COLOUR.resize((64, 64))])
     with pytest.raises(tf.errors.InvalidArgumentError, match="an animated WebP cannot be read"):
-        decode(contents, 3)
+        decode(ANIMATED_WEBP, 3)
 
 
 @pytest.mark.parametrize(("at", "value"), [(30, 1), (14, 12), (28, 0), (10, 50), (18, 0)])
@@ -186,14 +165,14 @@ def test_rejects_a_bmp_that_it_would_misread(at, value):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_rejects_more_pixels_than_the_limit(name, monkeypatch):
-    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 64)
-    assert decode(tf.constant(WHOLE[name]), 3).shape == (64, 64, 3)
-    monkeypatch.setattr(decoding, "MAX_PIXELS", 64 * 64 - 1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 4,095 pixels cannot be"):
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 40 * 30)
+    assert decode(tf.constant(WHOLE[name]), 3).shape == (40, 30, 3)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 40 * 30 - 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more than 1,199 pixels cannot be"):
         decode(tf.constant(WHOLE[name]), 3)
 
 
-@pytest.mark.parametrize("size", [(64, 64), (9, 70)])
+@pytest.mark.parametrize("size", [(40, 30), (9, 70)])
 def test_resizes_bytes_as_it_resizes_floats(size):
     pixels = np.asarray(NOISE)
     found = resize(tf.constant(pixels), (*size, 3))
@@ -209,5 +188,5 @@ def test_static_channels_are_known_in_a_graph():
 def test_takes_a_jpeg_whose_damage_the_library_conceals():
     # Not a promise: what no reader can know. A change here is a change of the docstring.
     damaged = bytearray(WHOLE["jpeg"])
-    damaged[1500:1520] = bytes(20)
-    assert decode(tf.constant(bytes(damaged)), 3).shape == (64, 64, 3)
+    damaged[-300:-280] = bytes(20)
+    assert decode(tf.constant(bytes(damaged)), 3).shape == (40, 30, 3)

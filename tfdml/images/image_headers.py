@@ -7,7 +7,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from tfdml.image_files import MAX_PIXELS
+from tfdml.images.image_files import MAX_PIXELS
 
 KINDS = {  # {first bytes: (name, class)}
     b"\xff\xd8\xff": ("JPEG", JpegImageFile),
@@ -25,9 +25,6 @@ def open_image(file):
 
     Args:
         file: Binary file, at its beginning.
-
-    Returns:
-        A `PIL.Image.Image`, whose pixels are not read yet; of several in a file the first.
 
     Raises:
         PIL.UnidentifiedImageError: If it is of another kind, or its header is damaged; an OSError.

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from tfdml.decoding import decode
-from tfdml.orientation import upright
+from tfdml.images.decoding import decode, upright
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 13, 3), dtype=np.uint8)
 _FILE = io.BytesIO()

@@ -1,0 +1,1 @@
+"""Image files: which there are, what their headers say, and their pixels in TensorFlow."""
