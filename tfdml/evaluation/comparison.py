@@ -8,6 +8,7 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import statistics
+from tfdml.evaluation.metrics import without_twins
 from tfdml.files import replacing
 
 _TAKEN = ("labels", "images", "ids", "file", "allow_pickle")  # the last two by numpy.savez
@@ -32,9 +33,7 @@ class ScoredQueries(NamedTuple):
 def save_queries(path, values, labels, *, images, ids=None):
     """Writes the values of each query to a compressed NumPy archive, for `compare`.
 
-    The keys of the archive are `labels`, `images`, `ids` if given, and the names of the values. The
-    values are stored in float64, so that their means equal the scores to the last digit. An
-    existing archive is replaced atomically. Arguments are those of `ScoredQueries`.
+    An existing archive is replaced atomically. Arguments are those of `ScoredQueries`.
 
     Raises:
         TypeError: If an argument has another type, or `images` cannot be written as JSON.
@@ -57,8 +56,7 @@ def load_queries(path):
     """Reads what `save_queries` wrote, as `ScoredQueries`.
 
     Raises:
-        OSError: If the file cannot be opened: FileNotFoundError if there is none.
-        ValueError: If it is not such an archive, or damaged.
+        OSError, ValueError: If it cannot be read, is not such an archive, or damaged.
     """
     with open(path, "rb") as file:
         try:
@@ -74,13 +72,11 @@ def load_queries(path):
 
 
 def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
-    """Scores of runs and their differences from the first run, with confidence intervals.
-
-    The intervals are those of `bootstrap_intervals` and `paired_bootstrap` over whole classes: they
-    estimate the scores on other classes. Options are those of `bootstrap_intervals`.
+    """Scores of runs and their differences from the first run, with intervals over whole classes.
 
     Args:
         runs: {name: ScoredQueries}, two or more, of the same images in the same order.
+        confidence, rounds, seed: As for `bootstrap_intervals`.
 
     Returns:
         {"images", "queries", "classes", "confidence", "rounds", "seed", "left_out", "runs"}, which
@@ -105,7 +101,7 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
             expectation += ". Scores of earlier versions lack the sizes of files: score those again"
         check(not fact, expectation, **{fact: {first: mine.get(fact), name: other.get(fact)}})
     scores = {name: list(run.values) for name, run in runs.items()}
-    shared = [score for score in baseline.values if all(score in of for of in scores.values())]
+    shared = [name for name in baseline.values if all(name in each for each in scores.values())]
     check(shared, "`runs` must have a score in common", runs=scores)
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
     values = {(name, score): run.values[score] for name, run in runs.items() for score in shared}
@@ -126,6 +122,34 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         "left_out": sorted(set().union(*scores.values()) - set(shared)),
         "runs": compared,
     }
+
+
+def comparison_table(comparison):
+    """Text table of the result of `compare`: for each score, one line per run with its difference.
+
+    A star marks a difference whose interval excludes 0.
+    """
+    runs, lines = comparison["runs"], []
+    first, width = next(iter(runs)), max(map(len, runs))
+    for score in without_twins(runs[first]):
+        lines.append(score)
+        for name, scores in runs.items():
+            line = f"  {name:{width}}  {_interval(scores[score], 'score')}"
+            if difference := scores[score].get("difference"):
+                excludes = not difference["low"] <= 0 <= difference["high"]
+                line += f"  {_interval(difference, 'difference', '+')}{' *' if excludes else ''}"
+            lines.append(line)
+    share = f"{100 * comparison['confidence']:.6g}%"
+    lines.append(f"\n[ ]: {share} bootstrap intervals over classes, not over training seeds.")
+    lines.append(f"*: the interval of the difference from {first} excludes 0.")
+    if comparison["left_out"]:
+        lines.append(f"Not scored in all runs: {', '.join(comparison['left_out'])}.")
+    return "\n".join(lines)
+
+
+def _interval(numbers, name, sign=""):
+    value, low, high = (f"{numbers[key]:{sign}.4f}" for key in (name, "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 def _facts(run, named):

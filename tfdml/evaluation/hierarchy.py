@@ -10,11 +10,7 @@ from tfdml.files import read_text
 
 
 def parents_of_nodes(hierarchy, classes=()):
-    """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked.
-
-    Raises a TypeError if it is not a mapping, a ValueError if a parent is None, there is a cycle or
-    one of the classes has no parent.
-    """
+    """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked."""
     expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
     check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
     parents = {}
@@ -55,11 +51,6 @@ def every_nth_child(classes, hierarchy, share):
 
     Returns:
         List of the classes held out, in their order.
-
-    Example:
-        >>> hierarchy = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 2}
-        >>> every_nth_child("abcde", hierarchy, 0.5)
-        ['b', 'd']
     """
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
     parents = parents_of_nodes(hierarchy, classes)
@@ -76,11 +67,10 @@ def every_nth_child(classes, hierarchy, share):
 def read_hierarchy(path):
     """Reads a CSV file with the header `class,parent`.
 
-    Each further line assigns a node to a parent; a node may have several lines. Surrounding blanks
-    are removed.
+    Each further line assigns a node to a parent; a node may have several lines.
 
     Returns:
-        {node: tuple of parents} of texts.
+        {node: tuple of parents} of texts, without surrounding blanks.
 
     Raises:
         OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle; the
@@ -103,14 +93,8 @@ def read_hierarchy(path):
         raise ValueError(f"{path}: {error}") from None
 
 
-def of_class_ids(hierarchy, class_names):
-    """Replaces the names of classes in a hierarchy, as of `read_hierarchy`, by their ids.
-
-    `class_names` is {class id: name}; two classes of one name raise a ValueError.
-
-    >>> of_class_ids({"dog": "animal", "poodle": "dog"}, {7: "poodle", 3: "dog"})
-    {3: ('animal',), 7: (3,)}
-    """
+def by_class_id(hierarchy, class_names):
+    """The hierarchy with ids instead of the names of classes, given {class id: name}."""
     parents = parents_of_nodes(hierarchy, class_names.values())
     ids = {name: number for number, name in class_names.items()}
     check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
@@ -120,12 +104,8 @@ def of_class_ids(hierarchy, class_names):
     }
 
 
-def of_super_classes(labels, super_labels):
-    """{class id: (super-class,), super-class: ("all",)} of two arrays of (n,) integer ids.
-
-    >>> of_super_classes(np.array([4, 5, 5]), np.array([0, 0, 0]))
-    {4: ('super-class 0',), 5: ('super-class 0',), 'super-class 0': ('all',)}
-    """
+def by_super_class(labels, super_labels):
+    """{class id: (super-class,), super-class: ("all",)} of two arrays of (n,) integer ids."""
     pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
-    parents = {label: (f"super-class {of}",) for label, of in pairs}
+    parents = {label: (f"super-class {above}",) for label, above in pairs}
     return parents | {above: ("all",) for (above,) in parents.values()}

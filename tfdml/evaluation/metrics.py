@@ -7,6 +7,8 @@ import numpy as np
 from tfdml.checks import check, unknown_name
 from tfdml.evaluation import inputs
 
+_SAME_AS_RECALL = ("precision@1", "ndcg@1")  # equal to recall@1
+
 
 def recall(ranking, k):
     """1 if the nearest relevant row is among the K nearest rows."""
@@ -54,14 +56,16 @@ def reciprocal_rank(ranking):
     return _totals(ranking, (ranks.place == 1) / ranks.rank)
 
 
-AT_K = {"recall": recall, "precision": precision, "ndcg": ndcg}
-WHOLE = {
+METRICS = {
+    "recall": recall,
+    "precision": precision,
     "map": average_precision,
     "map@r": average_precision_at_r,
     "r_precision": r_precision,
     "mrr": reciprocal_rank,
+    "ndcg": ndcg,
 }
-METRICS = ("recall", "precision", "map", "map@r", "r_precision", "mrr", "ndcg")
+_AT_K = {"recall", "precision", "ndcg"}
 
 
 class Metrics(NamedTuple):
@@ -83,7 +87,7 @@ class Metrics(NamedTuple):
         for name in names:
             if name not in METRICS:
                 raise ValueError(unknown_name("metric", name, METRICS))
-        counts = inputs.neighbour_counts(k, gallery_size) if AT_K.keys() & names else []
+        counts = inputs.neighbour_counts(k, gallery_size) if _AT_K.intersection(names) else []
         return cls(names, counts)
 
     @property
@@ -94,8 +98,8 @@ class Metrics(NamedTuple):
     def depth(self, relevant):
         """(n,) floats: the largest rank that is needed for each query, by its relevant rows."""
         most = np.inf if {"map", "mrr"}.intersection(self.names) else max(self.counts, default=0)
-        of_all = {"map@r", "r_precision"}.intersection(self.names)
-        return np.maximum(float(most), relevant if of_all else np.zeros(len(relevant)))
+        every = {"map@r", "r_precision"}.intersection(self.names)
+        return np.maximum(float(most), relevant if every else np.zeros(len(relevant)))
 
     def values(self, ranking):
         """{name: (n,) float64}, one per query of a `Ranking` that is complete up to `depth`."""
@@ -104,11 +108,21 @@ class Metrics(NamedTuple):
     def read(self, ranking):
         """Yields the names and values of `values`, one after the other."""
         for name in self.names:
-            if name in WHOLE:
-                yield name, WHOLE[name](ranking)
-            else:
+            if name in _AT_K:
                 for count in self.counts:
-                    yield f"{name}@{count}", AT_K[name](ranking, count)
+                    yield f"{name}@{count}", METRICS[name](ranking, count)
+            else:
+                yield name, METRICS[name](ranking)
+
+
+def without_twins(scores):
+    """Drops metrics that equal recall@1 by definition."""
+    return {name: value for name, value in scores.items() if name not in _SAME_AS_RECALL}
+
+
+def named_recalls(recalls):
+    """{1: value, ...} -> {"recall@1": value, ...}."""
+    return {f"recall@{k}": recall for k, recall in recalls.items()}
 
 
 def _totals(ranking, weights):

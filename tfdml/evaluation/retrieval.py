@@ -12,8 +12,8 @@ import numpy as np
 
 from tfdml.evaluation import inputs
 from tfdml.evaluation.metrics import Metrics
+from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
-from tfdml.evaluation.search import search_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def _with_keywords(function: _Function) -> _Function:
     """Spells out the keywords in the signature of a function, and rejects others by its name."""
     signature, keywords = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
     defaults = dict.fromkeys(Keywords.__annotations__) | {"ignored_labels": ()}
-    more = [inspect.Parameter(name, keywords, default=of) for name, of in defaults.items()]
+    more = [inspect.Parameter(name, keywords, default=each) for name, each in defaults.items()]
     *given, _ = signature.parameters.values()
     signature = signature.replace(parameters=[*given, *more])
 
@@ -90,9 +90,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per query.
         k: Positive integer or several, for the metrics "@K"; at most the gallery size, excluding
-            the query itself: n - 1 without a gallery.
-        metrics: Names of metrics, or one: "recall", "precision", "map", "map@r", "r_precision",
-            "mrr", "ndcg". Default: all. Metrics that need fewer ranks are faster.
+            the query itself.
+        metrics: Names of metrics, or one, without "@K". Default: all. Metrics that need fewer
+            ranks are faster.
         gallery_embeddings: (m, dim) floats searched in. Default: the queries; each query excludes
             itself, by index, but not its duplicates.
         gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
@@ -114,10 +114,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
     Raises:
         TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
             callable.
-        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
-            gallery are missing, groups are given for a part only, a metric is unknown, or `k` is
-            not positive or exceeds the gallery size; or if the scores of `similarity` have a wrong
-            shape, are not finite, or, without a gallery, are not symmetric.
+        ValueError: If shapes disagree, an input is empty or not finite, a part of the gallery or of
+            the groups is missing, a metric is unknown, `k` is out of range, or the scores of
+            `similarity` have a wrong shape, are not finite, or, without a gallery, not symmetric.
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2: map@r and
@@ -140,19 +139,12 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
 def retrieval_scores_per_query(
     embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]
 ):
-    """Scores of each query, whose means `retrieval_scores` returns.
-
-    Arguments and errors are those of `retrieval_scores`.
+    """Scores of each query, whose means `retrieval_scores` returns; with its arguments and errors.
 
     Returns:
         {name: (n,) float64 in [0, 1]}, one value per query in the order given; 0 for a query
         without relevant rows. Queries of ignored classes have no value: the values are those of the
         rows `~np.isin(labels, ignored_labels)`.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> retrieval_scores_per_query(line, labels, k=2, metrics="recall")
-        {'recall@2': array([1., 0., 0., 1.])}
     """
     return values_of(*_checked(embeddings, labels, k, metrics, **search))
 
@@ -162,10 +154,8 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
-    share of relevant rows found. Ties count as errors, so collapsed embeddings score 0, unless
-    there are fewer than K rows of other classes.
-
-    Arguments, errors and source are those of `retrieval_scores`.
+    share of relevant rows found. Collapsed embeddings score 0, unless there are fewer than K rows
+    of other classes. Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
@@ -182,91 +172,48 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 
 @_with_keywords
 def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
-    """Precision@K: share of the K nearest rows that are of the query's class.
-
-    A query with R < K relevant rows scores at most R / K, so a perfect ranking scores 1 only if
-    every query has K relevant rows or more.
+    """Precision@K: share of the K nearest rows that are of the query's class; at most R / K.
 
     Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> precision_at_k(line, labels, k=2)
-        {2: 0.25}
     """
     return _means_at_k(embeddings, labels, k, "precision", **search)
 
 
 @_with_keywords
 def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean average precision over the ranks of all relevant rows in the whole gallery.
+    """Mean average precision over all ranks, the "map" of `retrieval_scores`, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(mean_average_precision(line, labels), 4)
-        0.4167
     """
     return _means(embeddings, labels, (), "map", **search)["map"]
 
 
 @_with_keywords
 def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
-    """MAP@R: mean average precision over the R nearest rows of a query with R relevant rows.
-
-    The sum of the precision at each of the first R ranks that holds a relevant row, divided by R;
-    at most `r_precision`.
+    """MAP@R, the mean average precision at R: the "map@r" of `retrieval_scores`, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> map_at_r(line, labels)
-        0.0
     """
     return _means(embeddings, labels, (), "map@r", **search)["map@r"]
 
 
 @_with_keywords
 def r_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """R-precision: share of the R nearest rows of a query that are its R relevant rows.
+    """R-precision, the share of relevant rows among the R nearest, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> r_precision(line, labels)
-        0.0
     """
     return _means(embeddings, labels, (), "r_precision", **search)["r_precision"]
 
 
 @_with_keywords
 def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean of 1 / rank of the nearest relevant row.
+    """Mean of 1 / rank of the nearest relevant row, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(mean_reciprocal_rank(line, labels), 4)
-        0.4167
     """
     return _means(embeddings, labels, (), "mrr", **search)["mrr"]
 
@@ -279,11 +226,6 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(ndcg_at_k(line, labels, k=2)[2], 4)
-        0.3155
     """
     return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
@@ -305,22 +247,16 @@ def _means_at_k(embeddings, labels, k, metric, **search):
 
 
 def values_of(search, metrics, similarity=None):
-    """{name: (q,) values} of the queries of a `Search`, in the order given.
-
-    Warns of queries without relevant rows.
-    """
+    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses."""
     values = {}
     for places, ranking in _rankings(search, metrics, similarity):
-        for name, of in metrics.read(ranking):
-            values.setdefault(name, np.empty(len(search.kept)))[places] = of
+        for name, part in metrics.read(ranking):
+            values.setdefault(name, np.empty(len(search.kept)))[places] = part
     return values
 
 
 def _rankings(search, metrics, similarity):
-    """Yields the places of queries in the order given, and their `Ranking`.
-
-    Queries are ranked in several parts if they have many relevant rows.
-    """
+    """Yields places in the order given and their `Ranking`, in parts if relevant rows are many."""
     relevant = search.relevant
     inputs.warn_of_misses(relevant)
     pairs = np.minimum(relevant, 1) if metrics.first_only else relevant

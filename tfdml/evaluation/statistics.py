@@ -20,12 +20,9 @@ def class_averages(values, labels):
     Raises:
         TypeError: If `labels` are not integers or `values` not numbers.
         ValueError: If the shapes disagree, nothing is given, or a value is not finite.
-
-    Example:
-        >>> class_averages(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 9]))
-        (array([7, 9]), array([0.5, 1. ]), array([2, 1]))
     """
-    classes, sums, sizes = _class_sums(values_table({"values": values}), labels)
+    table = values_table({"values": values})
+    classes, sums, sizes = _class_sums(table, query_labels(labels, table))
     return classes, sums[:, 0] / sizes, sizes
 
 
@@ -46,8 +43,8 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         mean = sum over drawn c of (sum of v[q] in c) / sum over drawn c of (number of q in c)
 
     The interval reaches from the (1 - confidence) / 2 to the (1 + confidence) / 2 quantile of these
-    means, by `scipy.stats.bootstrap`. All scores share the draws. Without labels, queries are drawn
-    instead: an interval most often far too narrow for new classes.
+    means. All scores share the draws. Without labels, queries are drawn instead: an interval most
+    often far too narrow for new classes.
 
     It covers neither the seed of the training nor a gallery of another size, and is too narrow for
     few classes: in simulations, a nominal 95% interval held the true mean in 90% of the trials with
@@ -57,8 +54,8 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         values: {name: (n,) floats or booleans, finite}, one value per query, such as its hits.
         labels: (n,) or (n, 1) integers of any size, the class id of each query. Default: none.
         confidence: Share of the means inside the interval; > 0 and < 1.
-        rounds: Number of means, of which two or more must lie outside of the interval: at least 40
-            for a confidence of 0.95. 1,000 determine an end to about a fiftieth of the width.
+        rounds: Number of means, of which two or more must lie outside of the interval. 1,000
+            determine an end to about a fiftieth of the width.
         seed: Integer >= 0, seed of the draws; the same seed gives the same intervals.
 
     Returns:
@@ -73,11 +70,6 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         Efron. Bootstrap methods: another look at the jackknife. Annals of Statistics 1979.
         Efron, Tibshirani. An introduction to the bootstrap. 1993, ch. 13 (intervals) and 15 (p).
         Field, Welsh. Bootstrapping clustered data. JRSS B 2007 (whole classes).
-
-    Example:
-        >>> values = {"recall@1": np.array([1.0, 1.0, 0.0, 0.0])}
-        >>> bootstrap_intervals(values, np.array([7, 7, 9, 9]))
-        {'recall@1': (0.0, 1.0)}
     """
     (low, high), _ = _bootstrap(values_table(values), labels, confidence, rounds, seed)
     return dict(zip(values, zip(low.tolist(), high.tolist(), strict=True), strict=True))
@@ -86,8 +78,8 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
 def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1000, seed=0):
     """Differences of the scores of two models on the same queries, with confidence intervals.
 
-    With d = values - baseline, query by query, the interval is that of `bootstrap_intervals` for d:
-    a draw of easy classes raises both scores but hardly changes their difference. Over the rounds
+    The interval is that of `bootstrap_intervals` for values - baseline, query by query: a draw of
+    easy classes raises both scores but hardly changes their difference. Over the rounds
 
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
@@ -101,11 +93,6 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     Returns:
         {name: {"difference", "low", "high", "p"}}, Python floats; the difference is the mean of
         `values` minus that of `baseline`.
-
-    Example:
-        >>> better, base = {"map": np.array([0.5, 1.0])}, {"map": np.array([0.25, 0.5])}
-        >>> paired_bootstrap(better, base, np.array([1, 2]), rounds=999)
-        {'map': {'difference': 0.375, 'low': 0.25, 'high': 0.5, 'p': 0.002}}
     """
     table, base = values_table(values), values_table(baseline, "baseline")
     names, queries = list(baseline), (len(table), len(base))
@@ -118,11 +105,14 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
     found = np.stack([differences.mean(axis=0), low, high, p], axis=1).tolist()
     keys = ("difference", "low", "high", "p")
-    return {name: dict(zip(keys, of, strict=True)) for name, of in zip(values, found, strict=True)}
+    return {
+        name: dict(zip(keys, numbers, strict=True))
+        for name, numbers in zip(values, found, strict=True)
+    }
 
 
 def values_table(values, name="values"):
-    """Returns {name: (n,) numbers} as an array, checked: (n, m) float64, one column per score."""
+    """{name: (n,) numbers} as an array, checked: (n, m) float64, one column per score."""
     expectation = f"`{name}` must be a dict of one array per score"
     check_type(isinstance(values, dict), expectation, **{name: type(values).__name__})
     arrays = {score: np.asarray(array) for score, array in values.items()}
@@ -139,7 +129,7 @@ def values_table(values, name="values"):
 
 
 def query_labels(labels, table):
-    """Returns labels as an array, checked: (n,) integers, one for each row of a table of values."""
+    """Labels as an array, checked: (n,) integers, one for each row of a table of values."""
     labels = inputs.class_ids(labels)
     expectation = "`labels` and `values` must have the same number of queries"
     check(len(labels) == len(table), expectation, labels=len(labels), values=len(table))
@@ -148,7 +138,6 @@ def query_labels(labels, table):
 
 def _class_sums(table, labels):
     """(C,) class ids, ascending, (C, m) sums of the columns over each class, and (C,) sizes."""
-    labels = query_labels(labels, table)
     classes, ids, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     return classes, np.stack([np.bincount(ids, column) for column in table.T], axis=1), sizes
 
@@ -160,9 +149,10 @@ def _bootstrap(table, labels, confidence, rounds, seed):
     rounds = inputs.whole_number(rounds, "rounds", at_least=1)
     expectation = "`rounds` must leave 2 or more means outside of the interval"
     check(rounds * (1 - confidence) > 2 - 1e-9, expectation, rounds=rounds, confidence=confidence)
-    rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
-    _, sums, sizes = _class_sums(table, np.arange(len(table)) if labels is None else labels)
-    groups, kind = len(sizes), "queries" if labels is None else "classes"
+    rng, kind = inputs.generator(seed), "queries" if labels is None else "classes"
+    labels = np.arange(len(table)) if labels is None else query_labels(labels, table)
+    _, sums, sizes = _class_sums(table, labels)
+    groups = len(sizes)
     check(groups > 1, f"`values` must be of two {kind} or more", **{kind: groups})
     least, most = table.min(axis=0), table.max(axis=0)
 

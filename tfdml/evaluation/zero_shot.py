@@ -48,8 +48,6 @@ def zero_shot_means(
         Differs: `"parent"`, `"depth"` and `include_roots=False` are additions of this library.
 
     Example:
-        Class 9 has the ancestors horse, of mean 2, and animal, of mean 3.
-
         >>> hierarchy = {1: "horse", 2: "horse", 3: "dog", 9: "horse", "horse": "animal",
         ...              "dog": "animal"}
         >>> zero_shot_means(np.array([[1.0], [3.0], [5.0]]), [1, 2, 3], hierarchy, [9]).tolist()
@@ -58,15 +56,15 @@ def zero_shot_means(
     check_one_of(("all", "parent"), ancestors=ancestors)
     check_one_of(("equal", "depth"), weights=weights)
     check_bool(include_roots=include_roots)
-    shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
-    means = inputs.finite_rows(means, "means", shapes).astype(np.float64)
+    means = inputs.finite_rows(means, "means").astype(np.float64)
     unseen, below, relations = _relations(ids, hierarchy, unseen, include_roots)
-    check(len(ids) == len(means), "`ids` must have one id per row of `means`", **shapes)
+    rows = {"ids": len(ids), "means": len(means)}
+    check(len(ids) == len(means), "`ids` must have one id per row of `means`", **rows)
     without = [node for node, steps in zip(unseen, relations, strict=True) if not steps]
     expectation = "every unseen class must have an ancestor with training classes at or below it"
     received = {"without": len(without), "first": without[:3], "include_roots": include_roots}
     check(not without, expectation, **received)
-    of_nodes = {node: means[places].mean(axis=0) for node, places in below.items()}
+    node_means = {node: means[places].mean(axis=0) for node, places in below.items()}
     placed = []
     for steps in relations:
         # In a fixed order, whatever that of the parents: equal ancestors must give equal bits.
@@ -74,7 +72,7 @@ def zero_shot_means(
         if ancestors == "parent":
             chosen = [node for node in chosen if steps[node] == min(steps.values())]
         shares = [1.0 if weights == "equal" else 1.0 / steps[node] for node in chosen]
-        placed.append(np.average([of_nodes[node] for node in chosen], axis=0, weights=shares))
+        placed.append(np.average([node_means[node] for node in chosen], axis=0, weights=shares))
     return np.stack(placed)
 
 
@@ -84,12 +82,7 @@ def have_relatives(ids, hierarchy, unseen):
     Arguments and errors are those of `zero_shot_means`, but a class may have no such ancestor.
 
     Returns:
-        (z,) booleans, in the order of `unseen`. The others share only roots with training classes.
-
-    Example:
-        >>> hierarchy = {1: "horse", 9: "horse", 8: "cat", "horse": "animal", "cat": "animal"}
-        >>> have_relatives([1], hierarchy, [9, 8]).tolist()
-        [True, False]
+        (z,) booleans, in the order of `unseen`.
     """
     *_, relations = _relations(ids, hierarchy, unseen, include_roots=False)
     return np.array([len(steps) > 0 for steps in relations], bool)
@@ -132,17 +125,11 @@ def zero_shot_accuracy(
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
         800 classes of ImageNet 2010 to train and 200 unseen.
-
-    Example:
-        >>> hierarchy = {1: "horse", 2: "dog", 8: "horse", 9: "dog"}
-        >>> line = np.array([[0.0], [4.0], [1.0], [1.5], [3.0]])
-        >>> zero_shot_accuracy(line[:2], [1, 2], hierarchy, line[2:], [8, 9, 9], k=1)
-        {1: 0.6666666666666666}
     """
     check_one_of(_PLACES, equal_means=equal_means)
     data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
     placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(data, k, renormalize_means, **placement)[equal_means]
+    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
     return {count: float(np.mean(hit)) for count, hit in hits.items()}
 
 
@@ -168,20 +155,15 @@ def zero_shot_per_query(
     check_one_of(_PLACES, equal_means=equal_means)
     data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
     placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(data, k, renormalize_means, **placement)[equal_means]
+    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
     return {f"top{count}": hit for count, hit in hits.items()}
 
 
 def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
-    """Zero-shot accuracy for every `equal_means`, of all unseen classes and of related ones.
+    """The accuracies of `zero_shot_accuracy` for every `equal_means`, and numbers of classes.
 
-    Arguments are those of `zero_shot_accuracy`, except `equal_means`.
-
-    Returns:
-        {"scores": {"top1": value, ...}, "unseen": {description of `equal_means`: {"top1": value,
-        ...}}, "classes": {"known", "unseen", "unseen_with_kin"}}. "scores" are those of
-        `equal_means="expected"`. If only some classes have related ones (`have_relatives`),
-        "unseen" also has the scores of their rows alone, for which all unseen classes compete.
+    If only some classes have related ones (`have_relatives`), also the scores of their rows alone,
+    for which all unseen classes compete.
     """
     known = np.unique(labels)
     ids, classes = np.unique(inputs.class_ids(unseen_labels), return_inverse=True)
@@ -189,7 +171,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     parts = {"": np.ones(len(classes), bool)}
     if related.any() and not related.all():
         parts[", with kin"] = related[classes]
-    hits = _hits((embeddings, labels, hierarchy, unseen_embeddings, unseen_labels), **options)
+    hits = _hits(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options)
     unseen = {
         f"{words}{part}": {f"top{k}": float(np.mean(hit[rows])) for k, hit in hits[kind].items()}
         for kind, words in _PLACES.items()
@@ -201,7 +183,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
 
 def _relations(ids, hierarchy, unseen, include_roots):
     """`unseen`, {node: places in `ids` at or below it}, {such node above: steps} of each unseen."""
-    ids, unseen = (inputs.class_ids(*of).tolist() for of in ((ids, "ids"), (unseen, "unseen")))
+    ids, unseen = inputs.class_ids(ids, "ids").tolist(), inputs.class_ids(unseen, "unseen").tolist()
     check(len(set(ids)) == len(ids), "`ids` must have each class once", classes=len(ids))
     shared = sorted(set(ids) & set(unseen))
     check(not shared, "`unseen` classes must not be trained", shared=shared[:3])
@@ -212,21 +194,25 @@ def _relations(ids, hierarchy, unseen, include_roots):
             below[node].append(place)
     kept = {node for node in below if include_roots or node in parents}
     above = (ancestors_of(node, parents).items() for node in unseen)
-    return unseen, below, [{node: steps for node, steps in of if node in kept} for of in above]
+    relations = [{node: steps for node, steps in pairs if node in kept} for pairs in above]
+    return unseen, below, relations
 
 
-def _hits(data, k=(1, 5), renormalize_means=False, **placement):
+def _hits(
+    embeddings, labels, hierarchy, rows, unseen_labels, k=(1, 5), renormalize_means=False, **placing
+):
     """{kind of `equal_means`: {K: (m,) probabilities of a hit}}."""
-    embeddings, labels, hierarchy, unseen_embeddings, unseen_labels = data
-    rows, unseen_labels = inputs.embeddings_and_labels(unseen_embeddings, unseen_labels, "unseen_")
+    rows, unseen_labels = inputs.embeddings_and_labels(rows, unseen_labels, "unseen_")
     ids, means = class_means(embeddings, labels, normalize=renormalize_means)
-    inputs.check_same_width(embeddings=means, unseen_embeddings=rows)
+    inputs.check_alike("dim", embeddings=means, unseen_embeddings=rows)
     unseen, own = np.unique(unseen_labels, return_inverse=True)
-    means = zero_shot_means(means, ids, hierarchy, unseen, **placement)
+    means = zero_shot_means(means, ids, hierarchy, unseen, **placing)
     means = unit_rows(means) if renormalize_means else means
     distinct, groups, sizes = np.unique(means, axis=0, return_inverse=True, return_counts=True)
     group = groups.reshape(-1)[own]
     ranks = ranks_of_means(rows, own, means, np.arange(len(means)))
     as_one = ranks_of_means(rows, group, distinct, np.arange(len(distinct)))
     kinds = {"expected": (ranks, sizes[group]), "against": (ranks, 1), "as_one": (as_one, 1)}
-    return {kind: hits_by_rank(last, k, len(means), of) for kind, (last, of) in kinds.items()}
+    return {
+        kind: hits_by_rank(last, k, len(means), equals) for kind, (last, equals) in kinds.items()
+    }

@@ -167,3 +167,11 @@ def test_names_a_file_that_it_cannot_read(labels, path):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
         with contextlib.suppress(ValueError):  # not every byte counts
             load_queries(path)
+
+
+def test_the_table_leaves_out_what_equals_recall_at_1():
+    score = {"score": 0.5, "low": 0.4, "high": 0.6}
+    scores = dict.fromkeys(("recall@1", "precision@1", "ndcg@1", "map"), score)
+    comparison = {"runs": {"a": scores, "b": scores}, "confidence": 0.95, "left_out": []}
+    lines = comparison_table(comparison).splitlines()
+    assert [line for line in lines if line in scores] == ["recall@1", "map"]

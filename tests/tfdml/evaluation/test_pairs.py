@@ -4,8 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from tfdml.evaluation import distance_statistics, histogram, tiles
-from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
+from tfdml.evaluation import distance_statistics, pair_distances, tiles
+from tfdml.evaluation.pair_scores import equal_error_rate, sample_pairs
 
 
 def brute_force(embeddings, labels):
@@ -65,7 +65,7 @@ def test_equals_brute_force(kind, dtype, rng, monkeypatch):
 def test_ignores_the_size_of_the_tiles(size, exact_pairs, rng, monkeypatch):
     x, labels = rng.normal(size=(80, 4)), rng.integers(0, 5, 80)
     expected = brute_force(x, labels)
-    monkeypatch.setattr(histogram, "_EXACT_PAIRS", exact_pairs)
+    monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", exact_pairs)
     monkeypatch.setattr(tiles.DistanceTiles, "size", size)
     assert distance_statistics(x, labels) == close(expected)
 

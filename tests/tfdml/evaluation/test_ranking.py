@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 
 from tfdml.evaluation import (
     apart,
-    histogram,
     nearest_neighbours,
+    pair_distances,
     rank,
     recall_at_k,
     retrieval_scores,
@@ -276,7 +276,7 @@ def test_no_more_rows_are_found_than_there_are():
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_histogram_counts_every_pair(exact, sizes, rng, monkeypatch):
-    monkeypatch.setattr(histogram, "_EXACT_PAIRS", 2**23 if exact else 0)
+    monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 2**23 if exact else 0)
     x, labels = rng.normal(size=(80, 3)), rng.integers(0, 5, 80)
     x[5:10] = x[20:25]
     counted = rank(x, labels, histogram=True, nearest=0).histogram
@@ -305,8 +305,8 @@ def test_one_product_of_all_pairs_fills_everything(rng, monkeypatch):
     monkeypatch.setattr(tiles.DistanceTiles, "size", 100)
     monkeypatch.setattr(np, "matmul", counted)
     rank(rng.normal(size=(2000, 8)), np.arange(2000) // 5, nearest=10, histogram=True)
-    above, of_classes = 2000 * 2000 / 2 + 100 * 2000 / 2, 100 * 2000
-    assert sum(multiplied) == above + of_classes
+    above, within_classes = 2000 * 2000 / 2 + 100 * 2000 / 2, 100 * 2000
+    assert sum(multiplied) == above + within_classes
 
 
 def test_no_thread_overwrites_the_counts_of_another(rng, monkeypatch):

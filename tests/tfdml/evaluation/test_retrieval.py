@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)"
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
 
-def of_one_query(hits, relevant, k):
+def values_of_query(hits, relevant, k):
     """Every metric from a ranked list of hits, by its definition in words."""
     found = [rank for rank, hit in enumerate(hits, start=1) if hit]
     precision = {rank: sum(hits[:rank]) / rank for rank in found}
@@ -67,7 +67,7 @@ def brute_force(scores, labels, k, gallery_labels=None, groups=None, gallery_gro
             if not (own and j == q) and not (relevant and same_group):
                 ranked.append((-float(score), relevant))
         hits = [relevant for _, relevant in sorted(ranked)]
-        rows.append(of_one_query(hits, sum(hits), k))
+        rows.append(values_of_query(hits, sum(hits), k))
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -225,10 +225,10 @@ def test_ignored_classes_are_neither_queries_nor_gallery(rng):
     assert len(scores["map"]) == np.count_nonzero(kept)
     groups = rng.integers(0, 3, 60)
     gallery = {"gallery_embeddings": x, "gallery_labels": labels, "gallery_groups": groups}
-    of_kept = {name: of[kept] for name, of in gallery.items()}
+    kept_gallery = {name: of[kept] for name, of in gallery.items()}
     assert_equal(
         retrieval_scores_per_query(x, labels, groups=groups, ignored_labels=ignored, **gallery),
-        retrieval_scores_per_query(x[kept], labels[kept], groups=groups[kept], **of_kept),
+        retrieval_scores_per_query(x[kept], labels[kept], groups=groups[kept], **kept_gallery),
     )
 
 
@@ -238,11 +238,11 @@ def test_equals_scikit_learn(rng):
     table = similarities(x, x)
     for q in range(80):
         others = np.arange(80) != q
-        hits, of_hits = labels[others] == labels[q], table[q, others]
-        average_precision = sklearn_metrics.average_precision_score(hits, of_hits)
+        hits, similarities_of_hits = labels[others] == labels[q], table[q, others]
+        average_precision = sklearn_metrics.average_precision_score(hits, similarities_of_hits)
         assert scores["map"][q] == pytest.approx(average_precision, rel=1e-12)
         for count in (1, 5, 79):
-            ndcg = sklearn_metrics.ndcg_score([hits], [of_hits], k=count)
+            ndcg = sklearn_metrics.ndcg_score([hits], [similarities_of_hits], k=count)
             assert scores[f"ndcg@{count}"][q] == pytest.approx(ndcg, rel=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""A two-dimensional map of the embedding space."""
+"""A two-dimensional map of the embedding space, by scikit-learn's t-SNE."""
 
 import warnings
 
@@ -12,19 +12,9 @@ _JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
 
 
 def planar_map(embeddings, *, seed=0):
-    """Places rows on a plane by t-SNE of their Euclidean distances.
+    """(m,) ascending numbers of at most 2,000 rows, and their (m, 2) places in [0, 1].
 
-    Args:
-        embeddings: (n, dim) floats, finite; of more than 2,000 rows a random sample is placed.
-        seed: Seed of the sample and of t-SNE.
-
-    Returns:
-        (m,) int64 numbers of the rows drawn, ascending, and their (m, 2) float64 places in [0, 1];
-        m is 0 if there are fewer than 5 rows, or all are equal.
-
-    Source:
-        Van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 2008. Scikit-learn's Barnes-Hut
-        t-SNE, initialised with the two principal components.
+    m is 0 if there are fewer than 5 rows, or all are equal.
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(embeddings))[:_MOST_ROWS])

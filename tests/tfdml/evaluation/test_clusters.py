@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import AffinityPropagation, KMeans
 
-from tfdml.evaluation import cluster, clustering, clustering_f1, clustering_scores, nmi
+from tfdml.evaluation import cluster, clustering_f1, clustering_scores, nmi
+from tfdml.evaluation import clusters as module
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 METHODS = ("kmeans", "affinity_propagation")
@@ -62,7 +63,7 @@ def test_affinity_is_minus_the_squared_distance(monkeypatch, rng):
             tried.append((super().fit_predict(similarities), self.preference))
             return tried[-1][0]
 
-    monkeypatch.setattr(clustering, "AffinityPropagation", Recorded)
+    monkeypatch.setattr(module, "AffinityPropagation", Recorded)
     x = rng.uniform(-0.5, 0.5, size=(50, 2))
     x[0, 0] = 0.9  # the largest number sets no scale between 0.5 and 1
     found = cluster(x, 8, method="affinity_propagation", seed=3)
@@ -156,7 +157,7 @@ def scores_of(monkeypatch):
     """The scores of given clusters."""
 
     def scores(clusters, labels, score=clustering_scores):
-        monkeypatch.setattr(clustering, "cluster", lambda *_, **__: clusters)
+        monkeypatch.setattr(module, "cluster", lambda *_, **__: clusters)
         return score(np.zeros((len(labels), 1)), labels)
 
     return scores
