@@ -54,18 +54,16 @@ def by_loops(x, labels, k, index, parameters, seed, gallery=None, gallery_labels
 
 
 INDEXES = [
-    ("Flat", None),
-    ("HNSW4", "efSearch=1"),
-    ("IVF16,Flat", None),
-    ("IVF16,Flat", "nprobe=3"),
-    ("PQ4x4", None),
-    ("PCA8,IVF8,PQ2x4", "nprobe=2"),
-    ("SQ4", None),
+    ("Flat", None, True),
+    ("HNSW4", "efSearch=1", False),
+    ("IVF16,Flat", None, True),
+    ("IVF16,Flat", "nprobe=3", False),
+    ("PCA8,IVF8,PQ2x4", "nprobe=2", True),
+    ("SQ4", None, False),
 ]
 
 
-@pytest.mark.parametrize(("index", "parameters"), INDEXES)
-@pytest.mark.parametrize("in_gallery", [False, True])
+@pytest.mark.parametrize(("index", "parameters", "in_gallery"), INDEXES)
 def test_equals_loops(index, parameters, in_gallery, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", 7)
     (x, labels), k = classes(rng, 300), (1, 3, 12)
@@ -86,8 +84,10 @@ def test_equals_loops(index, parameters, in_gallery, rng, monkeypatch):
     assert all(type(value) is float for value in (*lost.values(), *found["overlap"].values()))
 
 
-@pytest.mark.parametrize(("index", "parameters"), [("Flat", None), ("IVF20,Flat", "nprobe=20")])
-@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
+@pytest.mark.parametrize(
+    ("index", "parameters", "scale"),
+    [("Flat", None, 1e30), ("Flat", None, 1e-30), ("IVF20,Flat", "nprobe=20", 1.0)],
+)
 def test_an_index_that_looks_at_all_loses_nothing(index, parameters, scale, rng):
     x, labels = classes(rng, 1000, noise=1.0)
     options = {"index": index, "parameters": parameters, "k": (1, 2, 10)}
