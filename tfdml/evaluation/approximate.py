@@ -8,7 +8,7 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.metrics import recall
+from tfdml.evaluation.metrics import read
 from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
 from tfdml.evaluation.tiles import slices_of, squared_distances
@@ -101,7 +101,7 @@ def approximate_recall(
         near = np.where(found < 0, np.inf, distances.reshape(found.shape))
         relevant = (gallery_classes[found] == classes[:, None]) & (found >= 0)
         for i, count in enumerate(counts):
-            exact[i] += recall(ranking, count).sum()
+            exact[i] += read(ranking, "recall", count).sum()
             approximate[i] += relevant[:, :count].any(axis=1).sum()
             limit = ranking.distances[:, count - 1, None]
             overlap[i] += (near[:, :count] <= limit).sum() / count

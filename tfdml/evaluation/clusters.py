@@ -112,34 +112,33 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     exponent = np.frexp(np.abs(embeddings).max())[1]  # squares neither overflow nor underflow
     scaled = np.ldexp(embeddings.astype(np.float64), -exponent)
     similarities = -squareform(pdist(scaled, "sqeuclidean"))
-    found = np.zeros(rows, np.int64)
-    if num_clusters > 1 and similarities.any():
-        alone = num_clusters == rows
-        found = np.arange(rows) if alone else _bisect(similarities, num_clusters, seed)
-    count = found.max() + 1
+    different = similarities.any()
+    alone = different and num_clusters == rows
+    nearest = np.arange(rows) if alone else np.zeros(rows, np.int64)
+    if different and 1 < num_clusters < rows:
+        # One exemplar is best if a second costs more than all distances to the first; each row is
+        # its own exemplar if it prefers itself to the nearest other row.
+        few = np.log(-similarities.sum(axis=0).max())
+        many = np.log(-similarities[similarities < 0].max() / 2)
+        for _ in range(20):
+            middle = (few + many) / 2
+            clusters = _exemplars(similarities, -np.exp(middle), seed)
+            nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
+            count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
+            if count == num_clusters:
+                break
+            few, many = (middle, many) if count < num_clusters else (few, middle)
+    count = nearest.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
         inputs.warn(f"{message}, the nearest number for any preference tried")
-    return found
+    return nearest
 
 
-def _bisect(similarities, num_clusters, seed):
-    # One exemplar is best if a second costs more than all distances to the first; each row is its
-    # own exemplar if it prefers itself to the nearest other row.
-    few = np.log(-similarities.sum(axis=0).max())
-    many = np.log(-similarities[similarities < 0].max() / 2)
+def _exemplars(similarities, preference, seed):
     # With less damping some runs oscillate for ever; 15 iterations are too few for so much.
     options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": seed}
-    nearest = np.zeros(len(similarities), np.int64)
-    for _ in range(20):
-        middle = (few + many) / 2
-        engine = AffinityPropagation(affinity="precomputed", preference=-np.exp(middle), **options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
-            clusters = engine.fit_predict(similarities).astype(np.int64)
-        nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
-        count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
-        if count == num_clusters:
-            break
-        few, many = (middle, many) if count < num_clusters else (few, middle)
-    return nearest
+    engine = AffinityPropagation(affinity="precomputed", preference=preference, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
+        return engine.fit_predict(similarities).astype(np.int64)

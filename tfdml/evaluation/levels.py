@@ -7,11 +7,7 @@ from tfdml.evaluation.nearest_mean import unit_rows
 
 
 def split_levels(embeddings, levels):
-    """Splits the embeddings of a network with several exits by level.
-
-    Args:
-        embeddings: (n, levels * dim) floats, as an embedder of several levels returns them.
-        levels: Number of equal parts.
+    """Splits (n, levels * dim) floats of a network with several exits by level.
 
     Returns:
         List of `levels` arrays (n, dim), from the shallowest level to the deepest.

@@ -66,8 +66,8 @@ def nearest_class_mean(
         top-K = share of test rows x, of class y, with fewer than K classes c != y for which
                 D(x, mu_c) <= D(x, mu_y)
 
-    All classes with a mean compete. A class at the same distance ranks before the true one, so
-    collapsed embeddings score 0.
+    So ties count against the row, and collapsed embeddings score 0. Errors are those of
+    `class_means`.
 
     Args:
         train_embeddings, train_labels: As for `class_means`; taken as given: not normalised.
@@ -79,19 +79,11 @@ def nearest_class_mean(
         {K: accuracy} with Python floats in [0, 1], K ascending. A test row of a class without
         training rows is a miss for every K; a warning gives their number.
 
-    Raises:
-        TypeError, ValueError: As for `class_means`, or for a wrong `k`.
-
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
         new classes at near-zero cost. PAMI 2013; Huang, Loy, Tang. Local
         similarity-aware deep feature embedding. NIPS 2016, Table 2.
         Differs: no metric is learned on top of the embedding; ties count against the row.
-
-    Example:
-        >>> train, test = np.array([[0.0], [2.0], [6.0]]), np.array([[2.0], [4.0]])
-        >>> nearest_class_mean(train, [3, 3, 8], test, [3, 3], k=(1, 2))
-        {1: 0.5, 2: 1.0}
     """
     hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
     return {count: float(np.mean(hit)) for count, hit in hits.items()}

@@ -40,9 +40,7 @@ def distance_statistics(embeddings, labels):
         the means are equal too, as with collapsed embeddings.
 
     Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If the shapes disagree, an input is empty or not finite, no two rows share a
-            class, or all do.
+        TypeError, ValueError: As for `class_means`, or if no two rows share a class, or all do.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, eq. 12.

@@ -114,18 +114,13 @@ def apart(embeddings, labels, queries=None):
     """Splits rows into the arguments of a search, such as those of `retrieval_scores`.
 
     Args:
-        embeddings: (n, dim) floats.
-        labels: (n,) or (n, 1) integers.
-        queries: (n,) booleans: true for queries, false for gallery rows. None to use all rows as
-            both.
+        embeddings, labels: As for `class_means`, with its errors.
+        queries: (n,) booleans, some of them true and some false: true for queries, false for
+            gallery rows. None to use all rows as both.
 
     Returns:
         `(data, gallery)`: the embeddings and labels of the queries, and a dict of the keywords
         `gallery_embeddings` and `gallery_labels`, empty if `queries` is None.
-
-    Raises:
-        TypeError, ValueError: As for `class_means`, or if `queries` are not (n,) booleans, some of
-            them true and some false.
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     if queries is None:

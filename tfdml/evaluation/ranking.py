@@ -66,16 +66,13 @@ def rank(
     distances that products in float32 cannot tell apart, count against the query. Rows are scaled
     by a power of two: neither tiny nor huge norms lose digits.
 
-    One product of all pairs in tiles, in threads, fills everything; among themselves, one product
-    serves both rows of a pair. Another product of the rows of each class comes before it. Besides
-    4 bytes per number given it takes 12 bytes per relevant row, and some tiles per thread.
+    One product of all pairs in tiles, in threads, fills everything, after another of the rows of
+    each class. Besides 4 bytes per number given it takes 12 bytes per relevant row, and some tiles
+    per thread. Arguments and errors not listed are those of `retrieval_scores`.
 
     Args:
-        embeddings, labels: As for `retrieval_scores`.
         gallery_embeddings: (m, dim) floats searched in, in memory or as a memory map; or a list or
-            other iterable, read twice, of blocks (m_i, dim) such as shards. Default: the queries;
-            each query excludes itself, by index, but not its duplicates.
-        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
+            other iterable, read twice, of blocks (m_i, dim) such as shards. Default: the queries.
         similarity: As for `retrieval_scores`; its scores replace -D, without a tolerance.
         nearest: Number of nearest rows to find per query, at most those that there are. Rows at the
             distance of the last may be left out.
@@ -84,15 +81,11 @@ def rank(
         first_only: Whether only the nearest relevant row of each query is ranked.
         histogram: Whether the distances of all unordered pairs of queries are counted. Products are
             then in float64. Without a gallery, groups and similarity.
-        groups, gallery_groups, ignored_labels: As for `retrieval_scores`.
         own: (n,) or (n, w) gallery rows that are the queries themselves, which are excluded; -1 for
             none.
 
     Returns:
         `Ranking`.
-
-    Raises:
-        TypeError, ValueError: As for `retrieval_scores`, or if an option is out of range.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -119,8 +112,7 @@ def nearest_neighbours(embeddings, k):
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        k: Neighbours of each row, from 1 to n - 1. The row itself is excluded, by number; its
-            duplicates are not.
+        k: Neighbours of each row, from 1 to n - 1, without the row itself, but with its duplicates.
 
     Returns:
         (n, k) int64 row numbers.

@@ -62,10 +62,9 @@ def exact_and_reranked_recall(
 ):
     """Recall@K of ranking the whole gallery by a learned similarity, and of reranking candidates.
 
-    The loss is the first recall minus the second. It may be negative, as a wrong row of high score
-    may be too far away to be a candidate. Over s sampled queries, a share d of which is a hit in
-    only one ranking, its standard error is at most sqrt(d / s): 0.003 for d = 0.01 and s = 1,000.
-    Other arguments and errors are those of `recall_after_reranking`.
+    The loss is the first recall minus the second; it may be negative. Over s queries, a share d of
+    which is a hit in only one ranking, its standard error is at most sqrt(d / s). Other arguments
+    and errors are those of `recall_after_reranking`.
 
     Args:
         queries: Largest number of queries, drawn at random if there are more; >= 1.

@@ -79,12 +79,8 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
 
     A perfect ranking scores exactly 1 on each, except on precision@K if a query has fewer than K
     relevant rows. Ties count as errors: a row of another class at exactly the distance of a
-    relevant row ranks before it, so collapsed embeddings score at most chance level. A query
-    without relevant rows scores 0.
-
-    All are readings of one `rank`, which says what counts as a tie, and the cost. With
-    `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions; without a separate
-    gallery, the score of a pair serves both of its rows.
+    relevant row ranks before it, so collapsed embeddings score at most chance level. All are
+    readings of one `rank`, which says what counts as a tie, and the cost.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
@@ -103,9 +99,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         ignored_labels: Integers, the ids of classes whose rows are removed from both queries and
             gallery, such as the -1 of wrong detections.
         similarity: Callable of rows (i, dim) and (j, dim), i and j at most 256, that returns their
-            (i, j) scores: finite, larger for nearer rows and, without a gallery, symmetric. An
-            example is `PDDM.matrix`; wrapped in `tf.function` it takes a third of the time.
-            Default: the Euclidean distance.
+            (i, j) scores, which replace -D: finite, larger for nearer rows and, without a gallery,
+            symmetric, as one score serves both rows of a pair. An example is `PDDM.matrix`; wrapped
+            in `tf.function` it takes a third of the time. Default: the Euclidean distance.
 
     Returns:
         {name: score} with Python floats in [0, 1], in the order of `metrics`, K ascending. A query
@@ -115,8 +111,8 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
             callable.
         ValueError: If shapes disagree, an input is empty or not finite, a part of the gallery or of
-            the groups is missing, a metric is unknown, `k` is out of range, or the scores of
-            `similarity` have a wrong shape, are not finite, or, without a gallery, not symmetric.
+            the groups is missing, a metric is unknown, `k` is out of range, or `similarity` does
+            not return what it must.
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2: map@r and
@@ -126,13 +122,13 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         Voorhees. The TREC-8 question answering track report. TREC 1999: mrr; Zheng et al. Scalable
         person re-identification. ICCV 2015, section 4: groups, as cameras.
         Differs: ties count against the query instead of being broken by sort order.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> retrieval_scores(line, labels, k=2, metrics=("recall", "precision", "map@r"))
-        {'recall@2': 0.5, 'precision@2': 0.25, 'map@r': 0.0}
     """
-    return _means(embeddings, labels, k, metrics, **search)
+    found, asked, similarity = _checked(embeddings, labels, k, metrics, **search)
+    totals = collections.defaultdict(float)
+    for _, ranking in _rankings(found, asked, similarity):
+        for name, values in asked.read(ranking):
+            totals[name] += float(values.sum())
+    return {name: total / len(found.kept) for name, total in totals.items()}
 
 
 @_with_keywords
@@ -154,12 +150,10 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
-    share of relevant rows found. Collapsed embeddings score 0, unless there are fewer than K rows
-    of other classes. Arguments, errors and source are those of `retrieval_scores`.
+    share of relevant rows found. Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
-        {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss for every K; a warning gives their number.
+        {K: recall} with Python floats in [0, 1], K ascending.
 
     Example:
         >>> import numpy as np
@@ -188,7 +182,7 @@ def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
 
     Arguments, errors and source are those of `retrieval_scores`.
     """
-    return _means(embeddings, labels, (), "map", **search)["map"]
+    return retrieval_scores(embeddings, labels, metrics="map", **search)["map"]
 
 
 @_with_keywords
@@ -197,7 +191,7 @@ def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
 
     Arguments, errors and source are those of `retrieval_scores`.
     """
-    return _means(embeddings, labels, (), "map@r", **search)["map@r"]
+    return retrieval_scores(embeddings, labels, metrics="map@r", **search)["map@r"]
 
 
 @_with_keywords
@@ -206,7 +200,7 @@ def r_precision(embeddings, labels, **search: Unpack[Keywords]):
 
     Arguments, errors and source are those of `retrieval_scores`.
     """
-    return _means(embeddings, labels, (), "r_precision", **search)["r_precision"]
+    return retrieval_scores(embeddings, labels, metrics="r_precision", **search)["r_precision"]
 
 
 @_with_keywords
@@ -215,7 +209,7 @@ def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
 
     Arguments, errors and source are those of `retrieval_scores`.
     """
-    return _means(embeddings, labels, (), "mrr", **search)["mrr"]
+    return retrieval_scores(embeddings, labels, metrics="mrr", **search)["mrr"]
 
 
 @_with_keywords
@@ -230,19 +224,9 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
 
-def _means(embeddings, labels, k, metrics, **search):
-    """The result of `retrieval_scores`."""
-    search, metrics, similarity = _checked(embeddings, labels, k, metrics, **search)
-    totals = collections.defaultdict(float)
-    for _, ranking in _rankings(search, metrics, similarity):
-        for name, values in metrics.read(ranking):
-            totals[name] += float(values.sum())
-    return {name: total / len(search.kept) for name, total in totals.items()}
-
-
 def _means_at_k(embeddings, labels, k, metric, **search):
     """{K: mean} of a metric "@K"."""
-    means = _means(embeddings, labels, k, metric, **search)
+    means = retrieval_scores(embeddings, labels, k, metrics=metric, **search)
     return {int(name.partition("@")[2]): mean for name, mean in means.items()}
 
 

@@ -1,13 +1,16 @@
-"""Zero-shot classification: means of unseen classes from those of related classes."""
+"""Zero-shot classification: means of unseen classes from those of related ones in a hierarchy."""
 
 import collections
+import csv
+import graphlib
+from collections.abc import Mapping
 
 import numpy as np
 
-from tfdml.checks import check, check_bool, check_one_of
+from tfdml.checks import check, check_bool, check_one_of, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
 from tfdml.evaluation.nearest_mean import class_means, hits_by_rank, ranks_of_means, unit_rows
+from tfdml.files import read_text
 
 # Where classes with the own mean rank, by `equal_means`.
 _PLACES = {"expected": "in random order", "against": "before the own one", "as_one": "as one class"}
@@ -46,12 +49,6 @@ def zero_shot_means(
         Mensink et al., as for `nearest_class_mean`; Rohrbach, Stark, Schiele. Evaluating knowledge
         transfer and zero-shot learning in a large-scale setting. CVPR 2011.
         Differs: `"parent"`, `"depth"` and `include_roots=False` are additions of this library.
-
-    Example:
-        >>> hierarchy = {1: "horse", 2: "horse", 3: "dog", 9: "horse", "horse": "animal",
-        ...              "dog": "animal"}
-        >>> zero_shot_means(np.array([[1.0], [3.0], [5.0]]), [1, 2, 3], hierarchy, [9]).tolist()
-        [[2.5]]
     """
     check_one_of(("all", "parent"), ancestors=ancestors)
     check_one_of(("equal", "depth"), weights=weights)
@@ -105,8 +102,7 @@ def zero_shot_accuracy(
     """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
     `zero_shot_means` predicts the means of unseen classes from those of the classes of `labels`.
-    Only unseen classes compete: flat top-K, where ties count against the row. As a hierarchy cannot
-    distinguish siblings, classes with the same ancestors have equal means. Errors are those of
+    Only unseen classes compete: flat top-K, where ties count against the row. Errors are those of
     `class_means` and `zero_shot_means`.
 
     Args:
@@ -114,9 +110,9 @@ def zero_shot_accuracy(
         hierarchy, ancestors, weights, include_roots: As for `zero_shot_means`.
         unseen_embeddings, unseen_labels: Rows of other classes.
         k: Positive integer or several, at most the number of unseen classes.
-        equal_means: How classes with the mean of the true class rank. `"against"`: before it, as in
-            all ties; `"expected"`: in random order, where a hit counts as its probability;
-            `"as_one"`: all together as one of the K, so that siblings need not be distinguished.
+        equal_means: How classes with the mean of the true class, such as its siblings, rank:
+            `"against"`: before it, as in all ties; `"expected"`: in random order, where a hit
+            counts as its probability; `"as_one"`: all together as one of the K.
         renormalize_means: Whether means, before and after placing, are scaled to unit length.
 
     Returns:
@@ -179,6 +175,108 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     }
     counts = {"known": len(known), "unseen": len(ids), "unseen_with_kin": int(related.sum())}
     return {"scores": unseen[_PLACES["expected"]], "unseen": unseen, "classes": counts}
+
+
+def every_nth_child(classes, hierarchy, share):
+    """Holds out at most a `share` of the classes of each parent, evenly spaced in their order.
+
+    Of the n classes of a parent, floor(n * share) are held out, so that every parent keeps one. A
+    class with several parents belongs to the first.
+
+    Args:
+        classes: The classes, in their order.
+        hierarchy: As for `zero_shot_means`; must have every class.
+        share: Above 0 and below 1.
+
+    Returns:
+        List of the classes held out, in their order.
+    """
+    check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
+    parents = parents_of_nodes(hierarchy, classes)
+    seen, taken, held_out = collections.Counter(), collections.Counter(), []
+    for node in classes:
+        parent = parents[node][0]
+        seen[parent] += 1
+        if int(seen[parent] * share + 1e-9) > taken[parent]:  # 50 * 0.58 falls short of 29
+            taken[parent] += 1
+            held_out.append(node)
+    return held_out
+
+
+def read_hierarchy(path):
+    """Reads a CSV file with the header `class,parent`.
+
+    Each further line assigns a node to a parent; a node may have several lines.
+
+    Returns:
+        {node: tuple of parents} of texts, without surrounding blanks.
+
+    Raises:
+        OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle; the
+            message gives the file and the line.
+    """
+    parents = collections.defaultdict(list)
+    for number, cells in enumerate(csv.reader(read_text(path).splitlines()), start=1):
+        cells = [cell.strip() for cell in cells]
+        if number == 1:
+            header = ["class", "parent"]
+            check(cells == header, f"{path} must begin with the line class,parent", line=cells)
+        elif cells:
+            complete = len(cells) == 2 and all(cells)
+            check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
+            parents[cells[0]].append(cells[1])
+    check(parents, f"{path} must list classes and their parents", lines=0)
+    try:
+        return parents_of_nodes({node: tuple(above) for node, above in parents.items()})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def by_class_id(hierarchy, class_names):
+    """The hierarchy with ids instead of the names of classes, given {class id: name}."""
+    parents = parents_of_nodes(hierarchy, class_names.values())
+    ids = {name: number for number, name in class_names.items()}
+    check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
+    return {
+        ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
+        for node, above in parents.items()
+    }
+
+
+def by_super_class(labels, super_labels):
+    """{class id: (super-class,), super-class: ("all",)} of two arrays of (n,) integer ids."""
+    pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
+    parents = {label: (f"super-class {above}",) for label, above in pairs}
+    return parents | {above: ("all",) for (above,) in parents.values()}
+
+
+def parents_of_nodes(hierarchy, classes=()):
+    """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked."""
+    expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
+    check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
+    parents = {}
+    for node, above in hierarchy.items():
+        parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))
+        check(None not in parents[node], "`hierarchy` must not have None as a parent", node=node)
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError as error:
+        check(False, "`hierarchy` must have no cycles", cycle=error.args[1][::-1])
+    missing = [node for node in classes if node not in parents]
+    expectation = "`hierarchy` must have a parent for every class"
+    check(not missing, expectation, without=len(missing), first=missing[:3])
+    return parents
+
+
+def ancestors_of(node, parents):
+    """{ancestor: smallest number of steps from the node up to it}, nearest first."""
+    steps, level, count = {}, [node], 0
+    while level:
+        count += 1
+        above = (parent for child in level for parent in parents.get(child, ()))
+        level = {parent: count for parent in above if parent not in steps}
+        steps |= level
+    return steps
 
 
 def _relations(ids, hierarchy, unseen, include_roots):

@@ -97,20 +97,6 @@ def test_an_index_that_looks_at_all_loses_nothing(index, parameters, scale, rng)
     assert 0 < found["exact"][1] < found["exact"][10] < 1
 
 
-def test_searching_further_loses_less(rng):
-    x, labels = classes(rng, 2000, 32, noise=0.8)
-    for index, parameters in (
-        ("IVF64,Flat", ("nprobe=1", "nprobe=4", "nprobe=64")),
-        ("HNSW4", ("efSearch=1", "efSearch=32", "efSearch=300")),
-    ):
-        found = [approximate_recall(x, labels, index=index, parameters=p) for p in parameters]
-        overlaps = [scores["overlap"][8] for scores in found]
-        assert overlaps[0] < 0.6 < overlaps[1] < overlaps[2] > 0.9, (index, overlaps)
-        lost = [scores["lost"][1] for scores in found]
-        assert lost[0] > 0.02 > abs(lost[2]), (index, lost)
-        assert len({scores["exact"][1] for scores in found}) == 1
-
-
 def test_rows_that_are_not_returned_are_not_found(rng):
     """A cell of an inverted file holds fewer rows than are asked for: the rest is -1."""
     x, labels = classes(rng, 64)
@@ -140,9 +126,9 @@ def test_the_seed_moves_the_graph_and_nothing_exact(rng):
 
 
 def test_states_the_cost_which_codes_keep_small(rng):
-    data = classes(rng, 4000, 32, noise=0.8)
+    data = classes(rng, 1500, 32, noise=0.8)
     graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))
-    assert codes["index_bytes"] < 4000 * 32 < 4000 * 32 * 4 < graph["index_bytes"]
+    assert codes["index_bytes"] < 1500 * 32 < 1500 * 32 * 4 < graph["index_bytes"]
     assert codes["overlap"][8] < 0.9 < graph["overlap"][8]
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):
         assert 0 < graph[name] < 60

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import every_nth_child, read_hierarchy
-from tfdml.evaluation.hierarchy import (
+from tfdml.evaluation.zero_shot import (
     ancestors_of,
     by_class_id,
     by_super_class,

@@ -115,7 +115,8 @@ def test_a_rate_that_pairs_hit_exactly_is_within():
     assert threshold == pytest.approx(15)
 
 
-def test_bins_bound_their_error(rng, small_tiles, monkeypatch):
+def test_bins_bound_their_error(rng, monkeypatch):
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 70)
     x, labels = some_rows(rng, rows=300)
     exact = verification_scores(x, labels)
     monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 0)

@@ -217,13 +217,6 @@ def test_rejects_wrong_similarities(similarity, error, message):
         recall_at_k(np.ones((8, 5)), np.arange(8) // 2, k=1, similarity=similarity)
 
 
-def test_says_where_all_scores_are_equal(rng):
-    labels, rows = np.repeat(np.arange(10), 2), rng.normal(size=(20, 2))
-    with pytest.warns(UserWarning, match="collapsed: its best scores are all equal, 0.25") as said:
-        rank(rows, labels, similarity=lambda a, b: np.full((len(a), len(b)), 0.25))
-    assert said[0].filename == __file__
-
-
 def by_sorting(x, k):
     distances = np.sqrt(-nearness(x, x))
     np.fill_diagonal(distances, np.inf)

@@ -119,20 +119,6 @@ def test_a_sample_is_asked_exactly_and_after_reranking(in_gallery, rng):
     assert others[0] == found != others[1]
 
 
-def test_ties_never_help():
-    # Sorted by class, so that the first rows are relevant to the first queries.
-    collapsed, labels = np.full((300, 8), 0.3, "float32"), np.arange(300) // 60
-    options = {"k": (1, 8), "candidates": 20, "similarity": negative_distance}
-    assert recall_after_reranking(collapsed, labels, **options) == {1: 0.0, 8: 0.0}
-
-
-def test_leaves_out_the_query_by_index_and_keeps_its_duplicates(rng):
-    x = np.repeat(rng.normal(size=(40, 4)), 2, axis=0)
-    options = {"k": 1, "candidates": 3, "similarity": negative_distance}
-    assert recall_after_reranking(x, np.repeat(np.arange(40), 2), **options) == {1: 1.0}
-    assert recall_after_reranking(x, np.arange(80), **options) == {1: 0.0}
-
-
 def test_warns_of_queries_without_a_relevant_row_alone():
     rows, options = np.array([[0.0], [0.1], [9.0]]), {"k": 1, "similarity": negative_distance}
     with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:

@@ -7,18 +7,22 @@ import json
 import pathlib
 import re
 import string
+import warnings
 
 import numpy as np
+from sklearn.manifold import TSNE
 
-from tfdml.evaluation.metrics import recall
+from tfdml.evaluation.metrics import read
 from tfdml.evaluation.report.charts import histogram_chart, recall_chart
-from tfdml.evaluation.report.planar_map import planar_map
 from tfdml.evaluation.report.thumbnails import thumbnails
 from tfdml.evaluation.tiles import squared_distances
 from tfdml.files import replacing
 
 _MOST_BYTES = 10**7  # of the page, which determine the size of its pictures
 _CURVE = 100  # largest K of the recall curve
+_MOST_ROWS = 2000  # a map of so many takes seconds
+_FEWEST_ROWS = 5
+_JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
 
 
 def write_report(
@@ -62,13 +66,13 @@ def write_report(
     curve, distances = {}, ranking.distances
     if neighbours is None:
         neighbours, counts = ranking.nearest, range(1, min(_CURVE, rows - 1) + 1)
-        curve = {k: float(recall(ranking, k).mean()) for k in counts}
+        curve = {k: float(read(ranking, "recall", k).mean()) for k in counts}
     else:
         query = np.repeat(np.arange(rows), neighbours.shape[1])
         squared = squared_distances(embeddings, query, embeddings, neighbours.reshape(-1))
         distances = np.sqrt(squared).reshape(neighbours.shape)
     classes, ids = np.unique(labels, return_inverse=True)
-    placed, places = planar_map(embeddings, seed=seed)
+    placed, places = planar_map(embeddings, seed)
     content = {  # for the script of the page; arrays as base64 of little-endian numbers
         "classes": [str(class_names.get(label, label)) for label in classes.tolist()],
         "ids": _packed(ids, "<u4"),
@@ -84,7 +88,10 @@ def write_report(
         "summary": _summary(np.bincount(ids)),
         "scores": _score_rows(scores, intervals, untrained or {}),
         "recall": _recall_figure(scores, intervals, curve),
-        "facts": _fact_rows(facts or {}),
+        "facts": "\n".join(
+            f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
+            for word, text in (facts or {}).items()
+        ),
         "distances": _distances_figure(ranking.histogram),
     }
     room = _MOST_BYTES - len(_page(texts, content))
@@ -96,6 +103,30 @@ def write_report(
     with replacing(path) as unfinished:
         unfinished.write_bytes(page)
     return path
+
+
+def planar_map(embeddings, seed=0):
+    """(m,) ascending numbers of at most 2,000 rows, and their (m, 2) places in [0, 1].
+
+    m is 0 if there are fewer than 5 rows, or all are equal.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(len(embeddings))[:_MOST_ROWS])
+    drawn = embeddings[rows].astype(np.float64)
+    drawn /= np.abs(drawn).max() or 1.0
+    drawn -= drawn[0]
+    largest = np.abs(drawn).max()
+    if len(rows) < _FEWEST_ROWS or not largest:
+        return rows[:0], drawn[:0, :0]
+    drawn = np.pad(drawn / largest, ((0, 0), (0, 1)))  # to two columns or more
+    drawn += _JITTER * rng.normal(size=drawn.shape)
+    perplexity = min(30, (len(rows) - 1) / 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(drawn)
+    low, high = places.min(axis=0).astype(np.float64), places.max(axis=0)
+    places = places - (low + high) / 2
+    return rows, 0.5 + places / ((high - low).max() or 1.0)
 
 
 def _packed(array, dtype):
@@ -142,11 +173,6 @@ def _score_rows(scores, intervals, untrained):
             f'<td class="interval">{before}</td></tr>'
         )
     return "\n".join(lines)
-
-
-def _fact_rows(facts):
-    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
-    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)
 
 
 def _recall_figure(scores, intervals, curve):

@@ -61,8 +61,15 @@ def write_projector(
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
-    metadata = _metadata(labels.tolist(), class_names, image_names)
-    (folder / _METADATA).write_text(metadata, encoding="utf-8", newline="\n")
+    columns = {"label": labels.tolist()}
+    if class_names is not None:
+        columns["class_name"] = [class_names.get(label, label) for label in columns["label"]]
+    if image_names is not None:
+        columns["image"] = image_names
+    lines = [tuple(columns)] if len(columns) > 1 else []  # a header of several columns
+    lines.extend(zip(*columns.values(), strict=True))
+    fields = ("\t".join(" ".join(str(cell).split()) for cell in line) + "\n" for line in lines)
+    (folder / _METADATA).write_text("".join(fields), encoding="utf-8", newline="\n")
     config = ProjectorConfig()
     paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
     embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=rows.shape, **paths)
@@ -76,15 +83,3 @@ def write_projector(
         embedding.sprite.single_image_dim.extend([side, side])
     (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
     return folder / CONFIG
-
-
-def _metadata(labels, class_names, image_names):
-    """One line per row; a header only if there are several columns."""
-    columns = {"label": labels}
-    if class_names is not None:
-        columns["class_name"] = [class_names.get(label, label) for label in labels]
-    if image_names is not None:
-        columns["image"] = image_names
-    rows = [tuple(columns)] if len(columns) > 1 else []
-    rows.extend(zip(*columns.values(), strict=True))
-    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)

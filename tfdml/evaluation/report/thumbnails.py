@@ -34,8 +34,8 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
     shapes = [shape for shape in shapes if max(shape) < most + _STEP] or list(shapes)[-1:]
     tries = [*((shapes[0], quality) for quality in _FINE), *((shape, _FAIR) for shape in shapes)]
     for shape, quality in tries:
-        size = sum(map(len, _sheets((_cell(picture, shape) for picture in tried), shape, quality)))
-        if size / len(tried) * count <= most_bytes:
+        cells = [_cell(picture, shape) for picture in tried]
+        if sum(map(len, _sheets(cells, shape, quality))) * count <= most_bytes * len(cells):
             break
     rows = progress("Pictures", range(count))
     cells = [_cell(picture_at(picture_of, row, _SMALL_SIDE), shape) for row in rows]
@@ -91,7 +91,7 @@ def _grid(shape):
 def _sheets(cells, shape, quality):
     """The WebP sheets of the cells."""
     columns, rows = _grid(shape)
-    cells, sheets = list(cells), []
+    sheets = []
     for first in range(0, len(cells), columns * rows):
         some, buffer = cells[first : first + columns * rows], io.BytesIO()
         sheet = sheet_of(some, shape, columns, -(-len(some) // columns), "RGBA")

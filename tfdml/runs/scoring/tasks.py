@@ -8,12 +8,12 @@ import numpy as np
 import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.evaluation import clusters, hierarchy, inputs
+from tfdml.evaluation import clusters, inputs
 from tfdml.evaluation.approximate import check_index, load_faiss
 from tfdml.evaluation.metrics import Metrics, named_recalls
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
 from tfdml.evaluation.random_draws import few_shot_scores
-from tfdml.evaluation.zero_shot import zero_shot_scores
+from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
 from tfdml.runs.scoring.embedded import embed, joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
 from tfdml.runs.scoring.scored_images import Images, training_split
@@ -235,12 +235,12 @@ def _unseen(options, model, images):
         options.check(known is not None, expectation, "split", "dataset")
         unseen_ids, split = split.classes, pipelines.join_splits([known, split])
     if options.hierarchy:
-        parents = hierarchy.read_hierarchy(options.hierarchy)
-        parents = hierarchy.by_class_id(parents, Images(split).class_names)
+        parents = evaluation.read_hierarchy(options.hierarchy)
+        parents = by_class_id(parents, Images(split).class_names)
     else:
         expectation = "`hierarchy` must be given for a dataset without super-classes"
         options.check(split.super_labels is not None, expectation, "dataset")
-        parents = hierarchy.by_super_class(split.labels, split.super_labels)
+        parents = by_super_class(split.labels, split.super_labels)
     if share is not None:
         unseen_ids = evaluation.every_nth_child(split.classes.tolist(), parents, share)
         options.check(unseen_ids, "`unseen_share` must hold out a class of a parent or more")

@@ -21,8 +21,7 @@ def similarity_of_pairs(a, b):
     return np.cos(np.abs(a - b)).sum(axis=1)
 
 
-@pytest.mark.parametrize("similarity", [None, similarity_of_pairs])
-@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize(("similarity", "levels"), [(None, 2), (similarity_of_pairs, 1)])
 def test_draws_the_distributions_of_scores(similarity, levels, tmp_path, two_classes, monkeypatch):
     monkeypatch.setattr(figures, "_PAIRS", 500)
     (x, labels), picture = two_classes, tmp_path / "scores.png"
@@ -50,8 +49,9 @@ def test_draws_the_distributions_of_scores(similarity, levels, tmp_path, two_cla
         assert colors == [to_rgb("tab:green"), to_rgb("tab:red")]
 
 
-@pytest.mark.parametrize("channels", [(), (1,), (3,)])
-@pytest.mark.parametrize("similarity", [None, lambda a, b: a @ b.T / 10])
+@pytest.mark.parametrize(
+    ("similarity", "channels"), [(None, ()), (None, (3,)), (lambda a, b: a @ b.T / 10, (1,))]
+)
 def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "_QUERIES", 5)
     monkeypatch.setattr(figures, "_FOUND", 3)
@@ -84,11 +84,13 @@ def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
     assert ("learned similarity" in figure.get_supxlabel()) == bool(similarity)
 
 
-def test_queries_are_random_and_photographs_drawn_small(tmp_path, two_classes):
+def test_queries_are_random_and_photographs_drawn_small(tmp_path, two_classes, monkeypatch):
+    monkeypatch.setattr(figures, "_FOUND", 1)
+
     def shown(seed):
         options = {"similarity": None, "names": 60 * [""], "seed": seed}
         figure = plot_retrievals(photograph, *two_classes, tmp_path / "r.png", **options)
-        assert len(figure.axes) == 4 * 9
+        assert len(figure.axes) == 4 * 2
         return [axes.get_images()[0].get_array() for axes in figure.axes]
 
     def photograph(row):
