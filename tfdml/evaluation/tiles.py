@@ -44,13 +44,14 @@ class _Tiles:
     size: int  # of both slices
 
     def __init__(self, search):
-        self.search = search
+        self.search, self.block = search, None
 
     def blocks(self, classes=None):
         """Yields the `Block`s of the gallery; of rows of some classes only, if these are given."""
         first = 0
         for embeddings in _arrays(self.search):
-            block = _block(self.search, first, embeddings, classes)
+            block = self.block or _block(self.search, first, embeddings, classes)
+            self.block = block if self.search.among_themselves else None  # read twice
             first += len(embeddings)
             self.enter(block)
             yield block
