@@ -115,7 +115,7 @@ class DistanceTiles(_Tiles):
         classes = None if self.search.among_themselves else np.unique(self.search.classes)
         return self.blocks(classes)
 
-    def of_classes(self, some, block):
+    def columns_of_classes(self, some, block):
         return slices_of(block.start[some.start], block.stop[some.stop - 1], self.size)
 
     def enter(self, block):
