@@ -1,20 +1,19 @@
 """Recall lost by approximate nearest-neighbour search with a faiss index."""
 
 import contextlib
-import re
 import time
 
 import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.evaluation.metrics import read
 from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
 from tfdml.evaluation.tiles import slices_of, squared_distances
 
 _FOUND_AT_ONCE = 2**20  # neighbours found per block of queries
-_PLACE = r"^Error in .* at \S+:\d+: (Error: '.*' failed: )?"
 
 
 def approximate_recall(
@@ -128,27 +127,6 @@ def check_index(index, parameters, dim, rows):
     if ivf is not None and ivf.quantizer_trains_alone != 1:  # else its cells need no row each
         cells = {"cells": ivf.nlist, "images": rows}
         check(ivf.nlist <= rows, "`index` must not have more cells than images", **cells)
-
-
-def load_faiss():
-    """The faiss module; raises an ImportError if it is not installed."""
-    try:
-        import faiss
-    except ImportError as error:
-        needed = "faiss: pip install -e '.[search]', or only faiss-cpu"
-        raise ImportError(f"approximate search requires {needed}") from error
-    return faiss
-
-
-@contextlib.contextmanager
-def as_value_error(received):
-    """Turns an error of faiss into a ValueError with {name: value} that it may have rejected."""
-    try:
-        yield
-    except RuntimeError as error:  # its message begins with a location in the source of faiss
-        cause = re.sub(_PLACE, "", str(error), flags=re.DOTALL)
-        values = ", ".join(f"{name}={value!r}" for name, value in received.items())
-        raise ValueError(f"faiss rejects the index ({cause}). Received: {values}") from error
 
 
 def _empty_index(index, parameters, dim):

@@ -9,7 +9,8 @@ import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.evaluation import clusters, inputs
-from tfdml.evaluation.approximate import check_index, load_faiss
+from tfdml.evaluation.approximate import check_index
+from tfdml.evaluation.faiss_index import load_faiss
 from tfdml.evaluation.metrics import Metrics, named_recalls
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
 from tfdml.evaluation.random_draws import few_shot_scores
