@@ -6,37 +6,33 @@ import warnings
 
 import numpy as np
 
-from tfdml.checks import check, check_type, conversion
+from tfdml.checks import check, check_shapes, check_type, conversion
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
     """Returns (n, dim) float32 or float64 and (n,) integers, checked.
 
-    Shorter floats become float32, longer ones float64. Labels, (n,) or (n, 1), keep their dtype: a
-    float would merge large ids. Names in messages begin with the prefix, as `gallery_embeddings`.
+    Labels, (n,) or (n, 1), keep their dtype: a float would merge large ids. Names in messages begin
+    with the prefix, as `gallery_embeddings`.
 
     Raises:
         TypeError: If `embeddings` are not floats or `labels` not integers.
         ValueError: If the shapes disagree, nothing is given, or a number is not finite.
     """
-    rows_name, ids_name = f"{prefix}embeddings", f"{prefix}labels"
-    shapes = {f"{ids_name}.shape": np.shape(labels), f"{rows_name}.shape": np.shape(embeddings)}
-    embeddings = finite_rows(embeddings, rows_name, shapes)
-    labels = class_ids(labels, ids_name, shapes)
-    same = len(labels) == len(embeddings)
-    check(same, f"`{ids_name}` and `{rows_name}` must have the same batch size", **shapes)
+    embeddings = finite_rows(embeddings, f"{prefix}embeddings")
+    labels = class_ids(labels, f"{prefix}labels")
+    check_alike("batch size", **{f"{prefix}labels": labels, f"{prefix}embeddings": embeddings})
     return embeddings, labels
 
 
-def finite_rows(embeddings, name="embeddings", shapes=None):
-    """As `embeddings_and_labels`, of embeddings alone; with other received shapes."""
+def finite_rows(embeddings, name="embeddings"):
+    """As `embeddings_and_labels`, of embeddings alone."""
     embeddings = np.asarray(embeddings)
-    shapes = shapes or {f"{name}.shape": embeddings.shape}
     # NumPy knows bfloat16 only as an extension type, without a kind of its own.
     is_float = embeddings.dtype.kind == "f" or embeddings.dtype.name == "bfloat16"
     _check_dtype(is_float, f"`{name}` must be floats", embeddings)
-    check(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **shapes)
-    check(embeddings.size > 0, f"`{name}` must not be empty", **shapes)
+    check_shapes(embeddings.ndim == 2, f"`{name}` must have shape (n, dim)", **{name: embeddings})
+    check_shapes(embeddings.size > 0, f"`{name}` must not be empty", **{name: embeddings})
     blocks = (embeddings[first : first + 4096] for first in range(0, len(embeddings), 4096))
     finite = np.concatenate([np.isfinite(block).all(axis=1) for block in blocks])
     not_finite = int(np.count_nonzero(~finite))
@@ -46,74 +42,22 @@ def finite_rows(embeddings, name="embeddings", shapes=None):
     return embeddings.astype(np.float64 if wide else np.float32, copy=False)
 
 
-def class_ids(labels, name="labels", shapes=None):
-    """As `embeddings_and_labels`, of labels alone; with other received shapes."""
+def class_ids(labels, name="labels"):
+    """As `embeddings_and_labels`, of labels alone."""
     labels = np.asarray(labels)
     advice = conversion(name, labels.shape, labels.dtype)
     _check_dtype(labels.dtype.kind in "iu", f"`{name}` must be integers{advice}", labels)
     one_column = labels.ndim and labels.shape[1:] in ((), (1,))
-    received = shapes or {f"{name}.shape": labels.shape}
-    check(one_column, f"`{name}` must have shape (n,) or (n, 1){advice}", **received)
+    check_shapes(one_column, f"`{name}` must have shape (n,) or (n, 1){advice}", **{name: labels})
     return labels.reshape(-1)
 
 
-def queries_and_gallery(embeddings, labels, gallery_embeddings, gallery_labels):
-    """Returns all four as checked arrays; without a gallery, the queries are also the last two."""
-    embeddings, labels = embeddings_and_labels(embeddings, labels)
-    check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
-    if gallery_embeddings is None:
-        return embeddings, labels, embeddings, labels
-    gallery = embeddings_and_labels(gallery_embeddings, gallery_labels, prefix="gallery_")
-    check_same_width(embeddings=embeddings, gallery_embeddings=gallery[0])
-    return embeddings, labels, *gallery
-
-
-def gallery_of(queries, gallery_embeddings, gallery_labels):
-    """Returns the embeddings of a gallery, as an array or an iterable of arrays, and (m,) ids.
-
-    The rows of an iterable are checked by `gallery_rows`, as they are read.
-    """
-    if not _is_read_in_blocks(gallery_embeddings):
-        gallery = embeddings_and_labels(gallery_embeddings, gallery_labels, prefix="gallery_")
-        check_same_width(embeddings=queries, gallery_embeddings=gallery[0])
-        return gallery
-    again = iter(gallery_embeddings) is not gallery_embeddings
-    kind = type(gallery_embeddings).__name__
-    check(again, "`gallery_embeddings` must be blocks that can be read twice, as a list", type=kind)
-    return gallery_embeddings, class_ids(gallery_labels, "gallery_labels")
-
-
-def gallery_rows(rows, queries):
-    """Returns a block of a gallery as an array, checked; (m_i, dim) floats as wide as queries."""
-    rows = finite_rows(rows, "gallery_embeddings")
-    check_same_width(embeddings=queries, gallery_embeddings=rows)
-    return rows
-
-
-def _is_read_in_blocks(rows):
-    if isinstance(rows, np.memmap):
-        return True
-    if isinstance(rows, (list, tuple)):
-        return bool(rows) and np.ndim(rows[0]) == 2
-    return not hasattr(rows, "__array__") and np.iterable(rows)
-
-
-def check_same_width(**rows):
-    """Raises a ValueError unless the two named arrays of rows have the same width."""
-    (first, a), (second, b) = rows.items()
-    shapes = {f"{first}.shape": a.shape, f"{second}.shape": b.shape}
-    check(a.shape[1] == b.shape[1], f"`{first}` and `{second}` must have the same dim", **shapes)
-
-
-def check_together(where="", **arrays):
-    """Raises a ValueError if only one of two arrays is given."""
-    shapes = {
-        name: None if of is None else getattr(of, "shape", type(of).__name__)
-        for name, of in arrays.items()
-    }
-    both = " and ".join(f"`{name}`" for name in arrays)
-    given = {of is None for of in arrays.values()}
-    check(len(given) == 1, f"{both} must be given together{where}", **shapes)
+def check_alike(what, **arrays):
+    """Raises a ValueError unless two named arrays have the same "batch size" or "dim"."""
+    first, second = arrays
+    axis = {"batch size": 0, "dim": 1}[what]
+    alike = len({array.shape[axis] for array in arrays.values()}) == 1
+    check_shapes(alike, f"`{first}` and `{second}` must have the same {what}", **arrays)
 
 
 def dense_ids(ids, gallery_ids):
@@ -128,12 +72,9 @@ def dense_ids(ids, gallery_ids):
 def neighbour_counts(k, gallery_size):
     """Returns `k`, one positive integer or several, as a sorted list without repeats.
 
-    Args:
-        k: Positive integer or an iterable of them.
-        gallery_size: Number of rows that a query can find, excluding itself.
-
     Raises:
-        ValueError: If a number is not a positive integer or exceeds `gallery_size`.
+        ValueError: If a number is not a positive integer or exceeds `gallery_size`, the number of
+            rows that a query can find, excluding itself.
     """
     several = np.iterable(k) and not isinstance(k, str)
     counts = [_integer(value) for value in (k if several else [k])]
@@ -151,11 +92,7 @@ def check_callable_or_none(**values):
 
 
 def scores_of(similarity, a, b, shape):
-    """Returns the scores of a callable, checked: float64 of `shape`.
-
-    Raises:
-        ValueError: If the scores have another shape or are not finite.
-    """
+    """Returns the scores of a callable, checked: finite float64 of `shape`."""
     scores = np.asarray(similarity(a, b))
     shapes = {"a.shape": a.shape, "b.shape": b.shape, "scores.shape": scores.shape}
     check(scores.shape == shape, f"`similarity` must return shape {shape}", **shapes)
@@ -175,11 +112,7 @@ def warn_of_misses(relevant):
 
 
 def warn_if_equal(best):
-    """Warns if the best scores of a similarity are all equal, as with a layer of dead units.
-
-    Args:
-        best: (n,) floats, the best scores of every query; -inf where there is none.
-    """
+    """Warns if the best scores of all queries, -inf for none, are equal, as with dead units."""
     best = best[best > -np.inf]
     if len(best) > 2 and best.min() == best.max():
         warn(f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}")
@@ -200,6 +133,11 @@ def whole_number(value, name, at_least, below=None):
     expectation = f"`{name}` must be an integer >= {at_least}{limit}"
     check(at_least <= number < (below or np.inf), expectation, **{name: value})
     return number
+
+
+def generator(seed):
+    """A generator of random numbers, from a checked seed."""
+    return np.random.default_rng(whole_number(seed, "seed", at_least=0))
 
 
 def _integer(value):

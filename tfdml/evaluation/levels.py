@@ -7,18 +7,13 @@ from tfdml.evaluation.nearest_mean import unit_rows
 
 
 def split_levels(embeddings, levels):
-    """Splits the embeddings of a network with several exits by level.
-
-    Args:
-        embeddings: (n, levels * dim) floats, as an embedder of several levels returns them.
-        levels: Number of equal parts.
+    """Splits (n, levels * dim) floats of a network with several exits by level.
 
     Returns:
         List of `levels` arrays (n, dim), from the shallowest level to the deepest.
 
     Raises:
-        TypeError: If they are not floats.
-        ValueError: If the width is not a multiple of `levels`.
+        TypeError, ValueError: If they are not floats, or the width is not a multiple of `levels`.
     """
     embeddings = np.asarray(embeddings)
     dtype = embeddings.dtype
@@ -30,17 +25,14 @@ def split_levels(embeddings, levels):
 
 
 def weigh_levels(embeddings, level_weights):
-    """Weighted ensemble of all levels, with rows of unit length.
+    """Weighted ensemble of all levels, with rows of unit length; errors as for `split_levels`.
 
     Args:
-        embeddings: As for `split_levels`; each level of a row is first scaled to unit length.
+        embeddings: (n, levels * dim) floats; each level is first scaled to unit length.
         level_weights: One number >= 0 per level, not all 0.
 
     Returns:
         (n, levels * dim) floats; zeros stay zeros.
-
-    Raises:
-        TypeError, ValueError: As for `split_levels`, or if a weight is out of range.
 
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 3.3 and its
@@ -65,20 +57,13 @@ def first_dims(embeddings, dims):
 
     Args:
         embeddings: (n, dim) floats.
-        dims: Numbers to keep, 1 to dim.
+        dims: Integer, numbers to keep, 1 to dim.
 
     Returns:
         (n, dims) floats, of unit length again if all rows had it.
 
-    Raises:
-        TypeError, ValueError: If they are not floats, or `dims` is no integer from 1 to dim.
-
     Source:
         Kusupati et al. Matryoshka representation learning. NeurIPS 2022, section 4.3.
-
-    Example:
-        >>> print(first_dims(np.array([[0.6, 0.0, 0.8]]), 2))
-        [[1. 0.]]
     """
     (embeddings,) = split_levels(embeddings, 1)
     check_integer(1, dims=dims)
@@ -92,26 +77,17 @@ def first_dims(embeddings, dims):
 def average_views(embeddings, levels=1):
     """Averages the embeddings of several views of each image, such as crops.
 
-    Each level of each view is scaled to unit length, and so are the averages.
-
     Args:
-        embeddings: (views, n, levels * dim) floats.
-        levels: As for `split_levels`.
+        embeddings: (views, n, levels * dim) floats; each level is first scaled to unit length.
+        levels: As for `split_levels`, with its errors.
 
     Returns:
         (n, levels * dim) of the same dtype, each level of unit length; 0 where the views cancel.
 
-    Raises:
-        TypeError, ValueError: As for `split_levels`.
-
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
-        networks. NIPS 2012, section 4.1, which averages predictions; Yuan et al., as for
-        `weigh_levels`, Table 3, who do not say how they merge crops.
-
-    Example:
-        >>> print(average_views(np.array([[[6.0, 0.0]], [[0.0, 2.0]]])).round(4))
-        [[0.7071 0.7071]]
+        networks. NIPS 2012, section 4.1; Yuan et al., as for `weigh_levels`, Table 3.
+        Differs: the former averages predictions; the latter do not say how they merge crops.
     """
     embeddings = np.asarray(embeddings)
     received = {"embeddings.shape": embeddings.shape}

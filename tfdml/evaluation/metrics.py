@@ -7,61 +7,33 @@ import numpy as np
 from tfdml.checks import check, unknown_name
 from tfdml.evaluation import inputs
 
-
-def recall(ranking, k):
-    """1 if the nearest relevant row is among the K nearest rows."""
-    ranks, found = ranking.relevant_ranks, np.zeros(len(ranking.relevant))
-    found[ranks.query[(ranks.rank <= k) & (ranks.place == 1)]] = 1
-    return found
+_SAME_AS_RECALL = ("precision@1", "ndcg@1")  # equal to recall@1
 
 
-def precision(ranking, k):
-    """Share of the K nearest rows that are relevant."""
-    return _totals(ranking, ranking.relevant_ranks.rank <= k) / k
-
-
-def ndcg(ranking, k):
-    """Discounted cumulative gain of the K nearest rows, divided by its largest value."""
-    rank, most = ranking.relevant_ranks.rank, np.clip(ranking.relevant, 1, k)
-    # Both sums run in the order of ranks, so that a perfect query gets exactly 1.
-    ideal = np.cumsum(1 / np.log2(np.arange(2, k + 2)))
-    return _totals(ranking, (rank <= k) / np.log2(rank + 1.0)) / ideal[most - 1]
-
-
-def average_precision(ranking):
-    """Mean of place / rank over the relevant rows."""
-    ranks = ranking.relevant_ranks
-    return _totals(ranking, ranks.place / ranks.rank) / np.maximum(ranking.relevant, 1)
-
-
-def average_precision_at_r(ranking):
-    """As `average_precision`, counting only ranks up to the number R of relevant rows."""
-    ranks = ranking.relevant_ranks
-    among_r = ranks.rank <= ranking.relevant[ranks.query]
-    return _totals(ranking, among_r * ranks.place / ranks.rank) / np.maximum(ranking.relevant, 1)
-
-
-def r_precision(ranking):
-    """Share of the R nearest rows that are relevant."""
-    ranks = ranking.relevant_ranks
-    among_r = ranks.rank <= ranking.relevant[ranks.query]
-    return _totals(ranking, among_r) / np.maximum(ranking.relevant, 1)
-
-
-def reciprocal_rank(ranking):
-    """1 / rank of the nearest relevant row."""
-    ranks = ranking.relevant_ranks
-    return _totals(ranking, (ranks.place == 1) / ranks.rank)
-
-
-AT_K = {"recall": recall, "precision": precision, "ndcg": ndcg}
-WHOLE = {
-    "map": average_precision,
-    "map@r": average_precision_at_r,
-    "r_precision": r_precision,
-    "mrr": reciprocal_rank,
-}
 METRICS = ("recall", "precision", "map", "map@r", "r_precision", "mrr", "ndcg")
+_AT_K = {"recall", "precision", "ndcg"}
+
+
+def read(ranking, name, k=0):
+    """(n,) values of a metric in [0, 1], one per query: a sum over its relevant rows."""
+    (query, place, rank), relevant = ranking.relevant_ranks, np.maximum(ranking.relevant, 1)
+    if name == "recall":
+        gains, most = (place == 1) & (rank <= k), 1
+    elif name == "precision":
+        gains, most = rank <= k, k
+    elif name == "ndcg":
+        # Both sums run in the order of ranks, so that a perfect query gets exactly 1.
+        ideal = np.cumsum(1 / np.log2(np.arange(2, k + 2)))
+        gains, most = (rank <= k) / np.log2(rank + 1.0), ideal[np.minimum(relevant, k) - 1]
+    elif name == "mrr":
+        gains, most = (place == 1) / rank, 1
+    elif name == "map":
+        gains, most = place / rank, relevant
+    elif name == "map@r":
+        gains, most = (rank <= relevant[query]) * place / rank, relevant
+    else:
+        gains, most = rank <= relevant[query], relevant
+    return np.bincount(query, gains.astype(np.float64), minlength=len(relevant)) / most
 
 
 class Metrics(NamedTuple):
@@ -83,7 +55,7 @@ class Metrics(NamedTuple):
         for name in names:
             if name not in METRICS:
                 raise ValueError(unknown_name("metric", name, METRICS))
-        counts = inputs.neighbour_counts(k, gallery_size) if AT_K.keys() & names else []
+        counts = inputs.neighbour_counts(k, gallery_size) if _AT_K.intersection(names) else []
         return cls(names, counts)
 
     @property
@@ -94,8 +66,8 @@ class Metrics(NamedTuple):
     def depth(self, relevant):
         """(n,) floats: the largest rank that is needed for each query, by its relevant rows."""
         most = np.inf if {"map", "mrr"}.intersection(self.names) else max(self.counts, default=0)
-        of_all = {"map@r", "r_precision"}.intersection(self.names)
-        return np.maximum(float(most), relevant if of_all else np.zeros(len(relevant)))
+        every = {"map@r", "r_precision"}.intersection(self.names)
+        return np.maximum(float(most), relevant if every else np.zeros(len(relevant)))
 
     def values(self, ranking):
         """{name: (n,) float64}, one per query of a `Ranking` that is complete up to `depth`."""
@@ -104,14 +76,18 @@ class Metrics(NamedTuple):
     def read(self, ranking):
         """Yields the names and values of `values`, one after the other."""
         for name in self.names:
-            if name in WHOLE:
-                yield name, WHOLE[name](ranking)
-            else:
+            if name in _AT_K:
                 for count in self.counts:
-                    yield f"{name}@{count}", AT_K[name](ranking, count)
+                    yield f"{name}@{count}", read(ranking, name, count)
+            else:
+                yield name, read(ranking, name)
 
 
-def _totals(ranking, weights):
-    """(n,) sums of the weights of each query's relevant rows, in order of their ranks."""
-    query, weights = ranking.relevant_ranks.query, np.asarray(weights, np.float64)
-    return np.bincount(query, weights, minlength=len(ranking.relevant))
+def without_twins(scores):
+    """Drops metrics that equal recall@1 by definition."""
+    return {name: value for name, value in scores.items() if name not in _SAME_AS_RECALL}
+
+
+def named_recalls(recalls):
+    """{1: value, ...} -> {"recall@1": value, ...}."""
+    return {f"recall@{k}": recall for k, recall in recalls.items()}

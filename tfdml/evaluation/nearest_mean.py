@@ -1,7 +1,5 @@
 """Means of classes, the spread around them, and classification by the nearest."""
 
-import warnings
-
 import numpy as np
 
 from tfdml.checks import check
@@ -24,11 +22,6 @@ def class_means(embeddings, labels, *, normalize=False):
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
         ValueError: If the shapes disagree, an input is empty or not finite.
-
-    Example:
-        >>> ids, means = class_means(np.array([[0.0, 4.0], [3.0, 0.0], [9.0, 8.0]]), [5, 7, 7])
-        >>> ids.tolist(), means.tolist()
-        ([5, 7], [[0.0, 4.0], [6.0, 4.0]])
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     ids, classes = rows_by_class(labels)
@@ -43,22 +36,14 @@ def class_means(embeddings, labels, *, normalize=False):
 def class_density(embeddings, labels):
     """Mean squared distance of the unit rows of each class to their mean: 0 dense, 1 sparse.
 
-    For unit rows it is 1 - |mean|². A class of a single row has 0; zero rows stay zero.
-
-    Arguments and errors are those of `class_means`; rows may have any length.
+    For unit rows it is 1 - |mean|². A class of a single row has 0; zero rows stay zero. Arguments
+    and errors are those of `class_means`; rows may have any length.
 
     Returns:
         (classes,) float64 in [0, 1], in the order of the class ids.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section III.
-        `tfdml.losses.DensityAdaptiveLoss` takes those of a network before training as initial
-        densities.
-
-    Example:
-        >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 3.0], [0.0, 5.0]])
-        >>> class_density(rows, np.array([0, 0, 1, 1])).tolist()
-        [0.5, 0.0]
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     classes = (unit_rows(embeddings[rows]) for rows in rows_by_class(labels)[1])
@@ -81,8 +66,8 @@ def nearest_class_mean(
         top-K = share of test rows x, of class y, with fewer than K classes c != y for which
                 D(x, mu_c) <= D(x, mu_y)
 
-    This is flat top-K accuracy: all classes with a mean compete, without a hierarchy. A class at
-    the same distance ranks before the true one, so collapsed embeddings score 0.
+    So ties count against the row, and collapsed embeddings score 0. Errors are those of
+    `class_means`.
 
     Args:
         train_embeddings, train_labels: As for `class_means`; taken as given: not normalised.
@@ -94,19 +79,11 @@ def nearest_class_mean(
         {K: accuracy} with Python floats in [0, 1], K ascending. A test row of a class without
         training rows is a miss for every K; a warning gives their number.
 
-    Raises:
-        TypeError, ValueError: As for `class_means`, or for a wrong `k`.
-
     Source:
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
         new classes at near-zero cost. PAMI 2013; Huang, Loy, Tang. Local
         similarity-aware deep feature embedding. NIPS 2016, Table 2.
         Differs: no metric is learned on top of the embedding; ties count against the row.
-
-    Example:
-        >>> train, test = np.array([[0.0], [2.0], [6.0]]), np.array([[2.0], [4.0]])
-        >>> nearest_class_mean(train, [3, 3, 8], test, [3, 3], k=(1, 2))
-        {1: 0.5, 2: 1.0}
     """
     hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
     return {count: float(np.mean(hit)) for count, hit in hits.items()}
@@ -133,13 +110,13 @@ def nearest_class_mean_per_query(
 def _hits(train, train_labels, test, test_labels, k, renormalize_means):
     train, train_labels = inputs.embeddings_and_labels(train, train_labels, "train_")
     test, test_labels = inputs.embeddings_and_labels(test, test_labels, "test_")
-    inputs.check_same_width(train_embeddings=train, test_embeddings=test)
+    inputs.check_alike("dim", train_embeddings=train, test_embeddings=test)
     ids, means = class_means(train, train_labels, normalize=renormalize_means)
     ranks = ranks_of_means(test, test_labels, means, ids)
     unknown = np.count_nonzero(np.isinf(ranks))
     if unknown:
         cause = "are of classes without a training row; they count as misses"
-        warnings.warn(f"{unknown} of {len(ranks)} test rows {cause}", stacklevel=3)
+        inputs.warn(f"{unknown} of {len(ranks)} test rows {cause}")
     return hits_by_rank(ranks, k, len(ids))
 
 

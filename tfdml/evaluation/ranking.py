@@ -1,6 +1,5 @@
 """Ranks of relevant rows, nearest rows and distances of pairs, by one pass over all pairs."""
 
-import functools
 import threading
 from typing import Any, NamedTuple
 
@@ -8,8 +7,8 @@ import numpy as np
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.histogram import DistanceCounter, Histogram
-from tfdml.evaluation.search import search_of
+from tfdml.evaluation.pair_distances import DistanceCounter, Histogram
+from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
 _COUNTED_ROWS = 128  # at once, so that what is counted stays in the cache
@@ -18,10 +17,10 @@ _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confus
 
 
 class RelevantRanks(NamedTuple):
-    """Ranks of relevant rows, sorted by query, then by place.
+    """Ranks of relevant rows up to the depth that was asked for, sorted by query, then by place.
 
     The i-th relevant row of a query has rank i plus the number of rows of other classes that are at
-    least as near. Ranks beyond the depth that was asked for are missing.
+    least as near.
     """
 
     query: np.ndarray  # (t,) int32
@@ -67,17 +66,13 @@ def rank(
     distances that products in float32 cannot tell apart, count against the query. Rows are scaled
     by a power of two: neither tiny nor huge norms lose digits.
 
-    One product of all pairs in tiles, in threads, fills everything; among themselves, one product
-    serves both rows of a pair. Another product of the rows of each class comes before it. Besides
-    4 bytes per number given it takes 12 bytes per relevant row, and some tiles per thread.
+    One product of all pairs in tiles, in threads, fills everything, after another of the rows of
+    each class. Besides 4 bytes per number given it takes 12 bytes per relevant row, and some tiles
+    per thread. Arguments and errors not listed are those of `retrieval_scores`.
 
     Args:
-        embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
-        labels: (n,) or (n, 1) integers of any size, one class id per query.
         gallery_embeddings: (m, dim) floats searched in, in memory or as a memory map; or a list or
-            other iterable, read twice, of blocks (m_i, dim) such as shards. Default: the queries;
-            each query excludes itself, by index, but not its duplicates.
-        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
+            other iterable, read twice, of blocks (m_i, dim) such as shards. Default: the queries.
         similarity: As for `retrieval_scores`; its scores replace -D, without a tolerance.
         nearest: Number of nearest rows to find per query, at most those that there are. Rows at the
             distance of the last may be left out.
@@ -86,21 +81,11 @@ def rank(
         first_only: Whether only the nearest relevant row of each query is ranked.
         histogram: Whether the distances of all unordered pairs of queries are counted. Products are
             then in float64. Without a gallery, groups and similarity.
-        groups: As for `retrieval_scores`.
-        gallery_groups: As for `retrieval_scores`.
-        ignored_labels: As for `retrieval_scores`.
         own: (n,) or (n, w) gallery rows that are the queries themselves, which are excluded; -1 for
             none.
 
     Returns:
         `Ranking`.
-
-    Raises:
-        TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
-            callable.
-        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
-            gallery are missing, groups are given for a part only, or scores of `similarity` have a
-            wrong shape, are not finite, or, without a gallery, are not symmetric.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -127,20 +112,13 @@ def nearest_neighbours(embeddings, k):
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        k: Neighbours of each row, from 1 to n - 1. The row itself is excluded, by number; its
-            duplicates are not.
+        k: Neighbours of each row, from 1 to n - 1, without the row itself, but with its duplicates.
 
     Returns:
         (n, k) int64 row numbers.
 
     Raises:
-        TypeError: If `embeddings` are not floats.
-        ValueError: If they have another shape, are empty or not finite, or `k` is out of range.
-
-    Example:
-        >>> from tfdml.evaluation import nearest_neighbours
-        >>> nearest_neighbours(np.array([[0.0], [1.0], [3.0], [5.0]]), 2).tolist()
-        [[1, 2], [0, 2], [1, 3], [2, 1]]
+        TypeError, ValueError: As for `class_means`, or if `k` is out of range.
     """
     embeddings = inputs.finite_rows(embeddings)
     k = inputs.whole_number(k, "k", at_least=1)
@@ -160,51 +138,45 @@ def ranking_of(
     sizes = np.minimum(relevant, 1) if first_only else relevant
     slices = slices_of(0, len(search.kept), tiles.size)
     places = [_Places(sizes[some] * (depth[some] > 0), depth[some], tiles.dtype) for some in slices]
-    found: Any = None
+    extra = _EXTRA if nearest and similarity is None else 0
+    found = _Nearest(len(search.kept), min(nearest + extra, search.most))
     counter = None
-    if nearest:
-        extra = _EXTRA if similarity is None else 0
-        found = _Nearest(len(search.kept), min(nearest + extra, search.most))
     if histogram:
-        exact = functools.partial(tiles.exact, tiles.block)
-        counter = DistanceCounter(search.classes, 2 * tiles.norms.max(), exact)
-    reading = _Pass(search, tiles, places, found, counter)
+        counter = DistanceCounter(search.classes, 2 * tiles.norms.max(), tiles.exact_of_queries)
+    reading = _Pass(search, tiles, places, nearest and found, counter)
     if depth.any():
         for block in tiles.blocks_of_classes():
-            reading.read(block, tiles.of_classes, reading.find_relevant)
-    for some, of_slice in zip(slices, places, strict=True):
-        of_slice.finish(lambda scores, some=some: tiles.tolerance(some, scores))
+            reading.read(block, slices, tiles.columns_of_classes, reading.find_relevant)
+    for some, part in zip(slices, places, strict=True):
+        part.finish(lambda scores, some=some: tiles.tolerance(some, scores))
     if depth.any() or nearest or histogram:
         for block in tiles.blocks():
-            reading.read(block, tiles.of_all, reading.count)
+            reading.read(block, slices, tiles.columns_of_all, reading.count)
             if nearest and similarity is None:
                 found.measure(tiles, block)
     if similarity is not None and depth.any():
-        best = [of.scores.max(axis=1, initial=-np.inf) for of in places]
-        best += [of.best_other for of in places]
+        best = [part.scores.max(axis=1, initial=-np.inf) for part in places]
+        best += [part.best_other for part in places]
         inputs.warn_if_equal(np.concatenate(best))
     order = np.argsort(search.kept)
-    given = np.empty_like(order)
-    given[order] = np.arange(len(order))
-    rows = distances = None
-    if nearest:
-        rows, distances = found.result(nearest, order)
-        distances = distances if similarity else tiles.distances(distances)
+    rows, distances = found.result(nearest, order)
     return Ranking(
         relevant[order],
-        _ranks_of(slices, places, given),
+        _ranks(slices, places, order),
         rows,
-        distances,
+        distances if similarity else tiles.distances(distances),
         counter and counter.result(-tiles.exponent),
     )
 
 
-def _ranks_of(slices, places, given):
-    """The `RelevantRanks` of all queries, whose places in the order given are `given`."""
-    parts = [of_slice.ranks() for of_slice in places]
+def _ranks(slices, places, order):
+    """The `RelevantRanks` of all queries, in this order."""
+    given = np.empty_like(order)
+    given[order] = np.arange(len(order))
+    parts = [part.ranks() for part in places]
     query = np.concatenate([given[some][of[0]] for some, of in zip(slices, parts, strict=True)])
     order = np.argsort(query, kind="stable")
-    place, rank = (np.concatenate([of[i] for of in parts])[order] for i in (1, 2))
+    place, rank = (np.concatenate([part[i] for part in parts])[order] for i in (1, 2))
     return RelevantRanks(*(of.astype(np.int32) for of in (query[order], place, rank)))
 
 
@@ -215,14 +187,12 @@ class _Pass:
         self.search, self.tiles, self.places = search, tiles, places
         self.nearest, self.counter = nearest, counter
 
-    def read(self, block, slices_of_columns, function):
+    def read(self, block, slices, columns_of, function):
         """Calls a function for each tile of a block."""
-        numbers = range(len(self.places))
-        slices = slices_of(0, len(self.search.kept), self.tiles.size)
         parts = (
-            (number, slices[number], columns, block)
-            for number in numbers
-            for columns in slices_of_columns(slices[number], block)
+            (number, some, columns, block)
+            for number, some in enumerate(slices)
+            for columns in columns_of(some, block)
         )
         self.tiles.map(function, parts)
 
@@ -336,7 +306,7 @@ class _Nearest:
         places[block.rows] = np.arange(len(block.rows))
         query, place = np.nonzero((self.rows >= 0) & (places[self.rows] >= 0))
         row = places[self.rows[query, place]]
-        self.scores[query, place] = tiles.exact(block, query, row) / -2
+        self.scores[query, place] = tiles.exact(query, block.embeddings, block.places[row]) / -2
 
     def result(self, count, order):
         """(n, count) rows and scores, best first, of the queries in this order."""

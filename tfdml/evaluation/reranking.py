@@ -4,8 +4,9 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
+from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
-from tfdml.evaluation.search import search_of
+from tfdml.evaluation.tiles import slices_of
 
 _PAIRS_AT_ONCE = 8192  # rows passed to the similarity
 _CANDIDATES_AT_ONCE = 2**20  # candidates per block of queries: 50 MB of indices and scores
@@ -24,12 +25,9 @@ def recall_after_reranking(
     """Recall@K after a learned similarity reranks the nearest rows by distance.
 
     The candidates of a query are its nearest gallery rows by Euclidean distance, itself excluded by
-    index. A learned similarity ranks them, with `candidates` scores per query instead of one per
-    gallery row. Ties count as errors: a candidate of another class with the score of the best
-    relevant row ranks before it, and a relevant row exactly as far as the nearest excluded row
-    counts as excluded. `exact_and_reranked_recall` measures the loss in recall.
-
-    Other arguments and errors are those of `retrieval_scores`.
+    index. Ties count as errors: a candidate of another class with the score of the best relevant
+    row ranks before it, and a relevant row exactly as far as the nearest excluded row counts as
+    excluded. Other arguments and errors are those of `retrieval_scores`.
 
     Args:
         k: Positive integer or several, at most `candidates`.
@@ -44,15 +42,9 @@ def recall_after_reranking(
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4.
         Differs: the paper ranks whole galleries, of 5,924 and 8,131 rows.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> farthest = {"similarity": lambda a, b: abs(a - b)[:, 0], "k": 1}
-        >>> recall_after_reranking(line, labels, candidates=2, **farthest)
-        {1: 0.5}
     """
     data = embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    search, counts = _search_and_counts(*data)
+    search, counts = _checked(*data)
     return _recalls(search, similarity, candidates, counts)
 
 
@@ -70,30 +62,20 @@ def exact_and_reranked_recall(
 ):
     """Recall@K of ranking the whole gallery by a learned similarity, and of reranking candidates.
 
-    Both recalls are of the same queries, a random sample if there are more than `queries`. The loss
-    is the first recall minus the second. It may be negative, as a wrong row of high score may be
-    too far away to be a candidate. Over s sampled queries, a share d of which is a hit in only one
-    ranking, its standard error is at most sqrt(d / s): 0.003 for d = 0.01 and s = 1,000.
-
-    Other arguments and errors are those of `recall_after_reranking`.
+    The loss is the first recall minus the second; it may be negative. Over s queries, a share d of
+    which is a hit in only one ranking, its standard error is at most sqrt(d / s). Other arguments
+    and errors are those of `recall_after_reranking`.
 
     Args:
-        queries: Largest number of queries; >= 1.
+        queries: Largest number of queries, drawn at random if there are more; >= 1.
         seed: Integer >= 0, seed of the sample.
 
     Returns:
         Two dicts {K: recall}: of the exact ranking and of the reranked candidates.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 1, 0])
-        >>> farthest = {"similarity": lambda a, b: abs(a - b)[:, 0], "k": 1}
-        >>> exact_and_reranked_recall(line, labels, candidates=1, **farthest)
-        ({1: 0.5}, {1: 0.0})
     """
     data = embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    search, counts = _search_and_counts(*data)
-    queries = inputs.whole_number(queries, "queries", at_least=1)
-    rng = np.random.default_rng(inputs.whole_number(seed, "seed", at_least=0))
+    search, counts = _checked(*data)
+    queries, rng = inputs.whole_number(queries, "queries", at_least=1), inputs.generator(seed)
     if queries < len(search.kept):
         drawn = rng.choice(len(search.kept), queries, replace=False)
         search = search.of(np.isin(search.kept, drawn))
@@ -112,28 +94,20 @@ def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
 
     Returns:
         (n, k) int64 row numbers by descending score; equal scores by ascending distance.
-
-    Example:
-        >>> line = np.array([[0.0], [1.0], [3.0], [5.0]])
-        >>> farthest = lambda a, b: abs(a - b)[:, 0]
-        >>> reranked_neighbours(line, 1, similarity=farthest, candidates=2).tolist()
-        [[2], [2], [1], [1]]
     """
     labels = np.arange(len(inputs.finite_rows(embeddings)))
     k = inputs.whole_number(k, "k", at_least=1)
-    search, _ = _search_and_counts(embeddings, labels, k, similarity, candidates)
+    search, _ = _checked(embeddings, labels, k, similarity, candidates)
     rows = ranking_of(search, nearest=candidates, depth=0).nearest
-    scores = _scores_of_pairs(similarity, search.queries, search.gallery, rows)
+    scores = _pair_scores(similarity, search.queries, search.gallery, rows)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(rows, order, axis=1)
 
 
-def _search_and_counts(embeddings, labels, k, similarity, candidates, *gallery):
-    """The arguments, checked, as a `Search` and a list of numbers K."""
+def _checked(embeddings, labels, k, similarity, candidates, *gallery):
+    """The arguments as a `Search` and a list of numbers K."""
     check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
-    search = search_of(embeddings, labels, *gallery)
-    one_array = isinstance(search.gallery, np.ndarray)
-    check(one_array, "`gallery_embeddings` must be one array", type=type(search.gallery).__name__)
+    search = search_of(embeddings, labels, *gallery).in_one_array()
     candidates, most = inputs.whole_number(candidates, "candidates", at_least=1), search.most
     expectation = "`candidates` must not exceed the gallery size, excluding the query itself"
     check(candidates <= most, expectation, candidates=candidates, gallery_size=most)
@@ -144,10 +118,8 @@ def _search_and_counts(embeddings, labels, k, similarity, candidates, *gallery):
 
 def _recalls(search, similarity, candidates, counts):
     """{K: recall} of the candidates; warns of queries without relevant rows and of equal scores."""
-    step, found = max(1, _CANDIDATES_AT_ONCE // candidates), []
-    for first in range(0, len(search.kept), step):
-        some = search.of(slice(first, first + step))
-        found.append(_ranks(some, similarity, candidates))
+    blocks = slices_of(0, len(search.kept), max(1, _CANDIDATES_AT_ONCE // candidates))
+    found = [_ranks(search.of(block), similarity, candidates) for block in blocks]
     ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
     inputs.warn_if_equal(np.concatenate([best, other]))
     inputs.warn_of_misses(search.relevant)
@@ -162,7 +134,7 @@ def _ranks(search, similarity, candidates):
         _, _, rows, distances, _ = ranking_of(search, nearest=candidates + 1, depth=0)
         rows, nearer = rows[:, :-1], distances[:, :-1] < distances[:, -1:]
     queries, keys = search.queries[search.kept[order]], search.gallery_keys[rows]
-    scores = _scores_of_pairs(similarity, queries, search.gallery, rows)
+    scores = _pair_scores(similarity, queries, search.gallery, rows)
     same = keys // search.width == search.classes[order, None]
     found = same & (keys != search.keys[order, None]) & nearer
     best = np.where(found, scores, -np.inf).max(axis=1)
@@ -171,11 +143,11 @@ def _ranks(search, similarity, candidates):
     return np.where(found.any(axis=1), ranks, np.inf), best, other.max(axis=1)
 
 
-def _scores_of_pairs(similarity, embeddings, gallery_embeddings, rows):
+def _pair_scores(similarity, embeddings, gallery_embeddings, rows):
     """(n, c) scores of each embedding with its (n, c) gallery rows."""
     scores = np.empty(rows.size)
-    for first in range(0, rows.size, _PAIRS_AT_ONCE):
-        pairs = np.arange(first, min(first + _PAIRS_AT_ONCE, rows.size))
+    for some in slices_of(0, rows.size, _PAIRS_AT_ONCE):
+        pairs = np.arange(some.start, some.stop)
         a = embeddings[pairs // rows.shape[1]]
         b = gallery_embeddings[rows.flat[pairs]]
         scores[pairs] = inputs.scores_of(similarity, a, b, (len(pairs),))

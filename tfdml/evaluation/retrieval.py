@@ -12,8 +12,8 @@ import numpy as np
 
 from tfdml.evaluation import inputs
 from tfdml.evaluation.metrics import Metrics
+from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
-from tfdml.evaluation.search import search_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def _with_keywords(function: _Function) -> _Function:
     """Spells out the keywords in the signature of a function, and rejects others by its name."""
     signature, keywords = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
     defaults = dict.fromkeys(Keywords.__annotations__) | {"ignored_labels": ()}
-    more = [inspect.Parameter(name, keywords, default=of) for name, of in defaults.items()]
+    more = [inspect.Parameter(name, keywords, default=each) for name, each in defaults.items()]
     *given, _ = signature.parameters.values()
     signature = signature.replace(parameters=[*given, *more])
 
@@ -79,20 +79,16 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
 
     A perfect ranking scores exactly 1 on each, except on precision@K if a query has fewer than K
     relevant rows. Ties count as errors: a row of another class at exactly the distance of a
-    relevant row ranks before it, so collapsed embeddings score at most chance level. A query
-    without relevant rows scores 0.
-
-    All are readings of one `rank`, which says what counts as a tie, and the cost. With
-    `similarity`, its scores S[q, j] replace -D[q, j] in the same definitions; without a separate
-    gallery, the score of a pair serves both of its rows.
+    relevant row ranks before it, so collapsed embeddings score at most chance level. All are
+    readings of one `rank`, which says what counts as a tie, and the cost.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per query.
         k: Positive integer or several, for the metrics "@K"; at most the gallery size, excluding
-            the query itself: n - 1 without a gallery.
-        metrics: Names of metrics, or one: "recall", "precision", "map", "map@r", "r_precision",
-            "mrr", "ndcg". Default: all. Metrics that need fewer ranks are faster.
+            the query itself.
+        metrics: Names of metrics, or one, without "@K". Default: all. Metrics that need fewer
+            ranks are faster.
         gallery_embeddings: (m, dim) floats searched in. Default: the queries; each query excludes
             itself, by index, but not its duplicates.
         gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
@@ -103,9 +99,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         ignored_labels: Integers, the ids of classes whose rows are removed from both queries and
             gallery, such as the -1 of wrong detections.
         similarity: Callable of rows (i, dim) and (j, dim), i and j at most 256, that returns their
-            (i, j) scores: finite, larger for nearer rows and, without a gallery, symmetric. An
-            example is `PDDM.matrix`; wrapped in `tf.function` it takes a third of the time.
-            Default: the Euclidean distance.
+            (i, j) scores, which replace -D: finite, larger for nearer rows and, without a gallery,
+            symmetric, as one score serves both rows of a pair. An example is `PDDM.matrix`; wrapped
+            in `tf.function` it takes a third of the time. Default: the Euclidean distance.
 
     Returns:
         {name: score} with Python floats in [0, 1], in the order of `metrics`, K ascending. A query
@@ -114,10 +110,9 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
     Raises:
         TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
             callable.
-        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
-            gallery are missing, groups are given for a part only, a metric is unknown, or `k` is
-            not positive or exceeds the gallery size; or if the scores of `similarity` have a wrong
-            shape, are not finite, or, without a gallery, are not symmetric.
+        ValueError: If shapes disagree, an input is empty or not finite, a part of the gallery or of
+            the groups is missing, a metric is unknown, `k` is out of range, or `similarity` does
+            not return what it must.
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2: map@r and
@@ -127,32 +122,25 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         Voorhees. The TREC-8 question answering track report. TREC 1999: mrr; Zheng et al. Scalable
         person re-identification. ICCV 2015, section 4: groups, as cameras.
         Differs: ties count against the query instead of being broken by sort order.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> retrieval_scores(line, labels, k=2, metrics=("recall", "precision", "map@r"))
-        {'recall@2': 0.5, 'precision@2': 0.25, 'map@r': 0.0}
     """
-    return _means(embeddings, labels, k, metrics, **search)
+    found, asked, similarity = _checked(embeddings, labels, k, metrics, **search)
+    totals = collections.defaultdict(float)
+    for _, ranking in _rankings(found, asked, similarity):
+        for name, values in asked.read(ranking):
+            totals[name] += float(values.sum())
+    return {name: total / len(found.kept) for name, total in totals.items()}
 
 
 @_with_keywords
 def retrieval_scores_per_query(
     embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]
 ):
-    """Scores of each query, whose means `retrieval_scores` returns.
-
-    Arguments and errors are those of `retrieval_scores`.
+    """Scores of each query, whose means `retrieval_scores` returns; with its arguments and errors.
 
     Returns:
         {name: (n,) float64 in [0, 1]}, one value per query in the order given; 0 for a query
         without relevant rows. Queries of ignored classes have no value: the values are those of the
         rows `~np.isin(labels, ignored_labels)`.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> retrieval_scores_per_query(line, labels, k=2, metrics="recall")
-        {'recall@2': array([1., 0., 0., 1.])}
     """
     return values_of(*_checked(embeddings, labels, k, metrics, **search))
 
@@ -162,14 +150,10 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
-    share of relevant rows found. Ties count as errors, so collapsed embeddings score 0, unless
-    there are fewer than K rows of other classes.
-
-    Arguments, errors and source are those of `retrieval_scores`.
+    share of relevant rows found. Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
-        {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss for every K; a warning gives their number.
+        {K: recall} with Python floats in [0, 1], K ascending.
 
     Example:
         >>> import numpy as np
@@ -182,93 +166,50 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 
 @_with_keywords
 def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
-    """Precision@K: share of the K nearest rows that are of the query's class.
-
-    A query with R < K relevant rows scores at most R / K, so a perfect ranking scores 1 only if
-    every query has K relevant rows or more.
+    """Precision@K: share of the K nearest rows that are of the query's class; at most R / K.
 
     Arguments, errors and source are those of `retrieval_scores`.
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> precision_at_k(line, labels, k=2)
-        {2: 0.25}
     """
     return _means_at_k(embeddings, labels, k, "precision", **search)
 
 
 @_with_keywords
 def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean average precision over the ranks of all relevant rows in the whole gallery.
+    """Mean average precision over all ranks, the "map" of `retrieval_scores`, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(mean_average_precision(line, labels), 4)
-        0.4167
     """
-    return _means(embeddings, labels, (), "map", **search)["map"]
+    return retrieval_scores(embeddings, labels, metrics="map", **search)["map"]
 
 
 @_with_keywords
 def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
-    """MAP@R: mean average precision over the R nearest rows of a query with R relevant rows.
-
-    The sum of the precision at each of the first R ranks that holds a relevant row, divided by R;
-    at most `r_precision`.
+    """MAP@R, the mean average precision at R: the "map@r" of `retrieval_scores`, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> map_at_r(line, labels)
-        0.0
     """
-    return _means(embeddings, labels, (), "map@r", **search)["map@r"]
+    return retrieval_scores(embeddings, labels, metrics="map@r", **search)["map@r"]
 
 
 @_with_keywords
 def r_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """R-precision: share of the R nearest rows of a query that are its R relevant rows.
+    """R-precision, the share of relevant rows among the R nearest, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> r_precision(line, labels)
-        0.0
     """
-    return _means(embeddings, labels, (), "r_precision", **search)["r_precision"]
+    return retrieval_scores(embeddings, labels, metrics="r_precision", **search)["r_precision"]
 
 
 @_with_keywords
 def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean of 1 / rank of the nearest relevant row.
+    """Mean of 1 / rank of the nearest relevant row, a Python float.
 
     Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        A Python float in [0, 1]; a query without relevant rows scores 0.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(mean_reciprocal_rank(line, labels), 4)
-        0.4167
     """
-    return _means(embeddings, labels, (), "mrr", **search)["mrr"]
+    return retrieval_scores(embeddings, labels, metrics="mrr", **search)["mrr"]
 
 
 @_with_keywords
@@ -279,48 +220,27 @@ def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
 
     Returns:
         {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-
-    Example:
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> round(ndcg_at_k(line, labels, k=2)[2], 4)
-        0.3155
     """
     return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
 
-def _means(embeddings, labels, k, metrics, **search):
-    """The result of `retrieval_scores`."""
-    search, metrics, similarity = _checked(embeddings, labels, k, metrics, **search)
-    totals = collections.defaultdict(float)
-    for _, ranking in _rankings(search, metrics, similarity):
-        for name, values in metrics.read(ranking):
-            totals[name] += float(values.sum())
-    return {name: total / len(search.kept) for name, total in totals.items()}
-
-
 def _means_at_k(embeddings, labels, k, metric, **search):
     """{K: mean} of a metric "@K"."""
-    means = _means(embeddings, labels, k, metric, **search)
+    means = retrieval_scores(embeddings, labels, k, metrics=metric, **search)
     return {int(name.partition("@")[2]): mean for name, mean in means.items()}
 
 
 def values_of(search, metrics, similarity=None):
-    """{name: (q,) values} of the queries of a `Search`, in the order given.
-
-    Warns of queries without relevant rows.
-    """
+    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses."""
     values = {}
     for places, ranking in _rankings(search, metrics, similarity):
-        for name, of in metrics.read(ranking):
-            values.setdefault(name, np.empty(len(search.kept)))[places] = of
+        for name, part in metrics.read(ranking):
+            values.setdefault(name, np.empty(len(search.kept)))[places] = part
     return values
 
 
 def _rankings(search, metrics, similarity):
-    """Yields the places of queries in the order given, and their `Ranking`.
-
-    Queries are ranked in several parts if they have many relevant rows.
-    """
+    """Yields places in the order given and their `Ranking`, in parts if relevant rows are many."""
     relevant = search.relevant
     inputs.warn_of_misses(relevant)
     pairs = np.minimum(relevant, 1) if metrics.first_only else relevant

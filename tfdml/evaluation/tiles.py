@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
+from tfdml.evaluation.queries import gallery_rows
 
 _TILE_ROWS = 512  # a tile of float32 fills 1.6 MB
 _SCORED_ROWS = 256  # of a learned similarity
@@ -43,23 +44,14 @@ class _Tiles:
     size: int  # of both slices
 
     def __init__(self, search):
-        self.search = search
-        self.block = None  # of a gallery in memory
-        if type(search.gallery) is np.ndarray:
-            self.block = _block(search, 0, search.gallery)
+        self.search, self.block = search, None
 
     def blocks(self, classes=None):
         """Yields the `Block`s of the gallery; of rows of some classes only, if these are given."""
-        if self.block:
-            block = self.block
-            if classes is not None:
-                block = _block(self.search, 0, self.search.gallery, classes)
-            self.enter(block)
-            yield block
-            return
         first = 0
-        for embeddings in _blocks_of(self.search):
-            block = _block(self.search, first, embeddings, classes)
+        for embeddings in _arrays(self.search):
+            block = self.block or _block(self.search, first, embeddings, classes)
+            self.block = block if self.search.among_themselves else None  # read twice
             first += len(embeddings)
             self.enter(block)
             yield block
@@ -74,18 +66,16 @@ class _Tiles:
         """Yields `Block`s of the gallery rows that have the class of a query, and maybe others."""
         return self.blocks()
 
-    def of_classes(self, some, block):
+    def columns_of_classes(self, some, block):
         """Slices of the gallery rows that have the classes of some queries, cut as all tiles."""
         start, stop = block.start[some.start], block.stop[some.stop - 1]
-        return [of for of in self._columns(block) if of.start < stop and of.stop > start]
+        columns = slices_of(0, len(block.rows), self.size)
+        return [part for part in columns if part.start < stop and part.stop > start]
 
-    def of_all(self, some, block):
+    def columns_of_all(self, some, block):
         """Slices of the gallery rows; among themselves, from those of the queries on."""
         first = some.start if self.search.among_themselves else 0
-        return [of for of in self._columns(block) if of.start >= first]
-
-    def _columns(self, block):
-        return slices_of(0, len(block.rows), self.size)
+        return slices_of(first, len(block.rows), self.size)
 
     def map(self, function, parts):
         """Calls `function(*part)` for each part."""
@@ -110,10 +100,10 @@ class DistanceTiles(_Tiles):
 
     def __init__(self, search, dtype):
         super().__init__(search)
-        self.dtype, self._buffers, self._entered = np.dtype(dtype), threading.local(), None
+        self.dtype, self._buffers = np.dtype(dtype), threading.local()
         known = [search.queries]
-        first = search.gallery if isinstance(search.gallery, np.ndarray) else None
-        known += [] if first is None or search.among_themselves else [first]
+        if isinstance(search.gallery, np.ndarray) and not search.among_themselves:
+            known.append(search.gallery)
         largest = max(float(max(rows.max(), -rows.min())) for rows in known)
         self.exponent = _LARGEST - int(np.frexp(largest)[1])
         sample = known[-1][:: max(1, len(known[-1]) // _CENTRE_ROWS)][:_CENTRE_ROWS]
@@ -125,13 +115,11 @@ class DistanceTiles(_Tiles):
         classes = None if self.search.among_themselves else np.unique(self.search.classes)
         return self.blocks(classes)
 
-    def of_classes(self, some, block):
+    def columns_of_classes(self, some, block):
         return slices_of(block.start[some.start], block.stop[some.stop - 1], self.size)
 
     def enter(self, block):
-        """Prepares the rows of a block."""
-        if block is not self._entered:
-            self._entered, self._held = block, {}
+        self._held = {}
 
     def scores(self, some, columns, block):
         """(b, c) scores in a buffer of the thread; -inf for a query itself."""
@@ -150,11 +138,14 @@ class DistanceTiles(_Tiles):
         distances = np.sqrt(np.maximum(-2.0 * scores, 0))
         return _EPSILON * (2 * self.norms[some, None] + distances) ** 2
 
-    def exact(self, block, queries, places):
-        """(t,) float64 squared distances of (t,) queries to (t,) places in a block."""
-        query, row = self.search.kept[queries], block.places[places]
-        given = self.search.queries, query, block.embeddings, row
+    def exact(self, queries, embeddings, rows):
+        """(t,) float64 squared distances of (t,) queries to (t,) of some embeddings."""
+        given = self.search.queries, self.search.kept[queries], embeddings, rows
         return squared_distances(*given, self.exponent)
+
+    def exact_of_queries(self, queries, others):
+        """As `exact`, of (t,) queries to (t,) others."""
+        return self.exact(queries, self.search.queries, self.search.kept[others])
 
     def distances(self, scores):
         """Euclidean distances of the rows as given, from scores."""
@@ -202,11 +193,9 @@ class DistanceTiles(_Tiles):
 
 
 class SimilarityTiles(_Tiles):
-    """Tiles of a learned similarity; each pair is scored once.
+    """Tiles of a learned similarity; each pair is scored once, but twice in tiles on the diagonal.
 
-    Among themselves, n rows take about n * (n + 256) / 2 scores; in tiles on the diagonal, scores
-    below it only serve to check symmetry. Tiles of relevant rows are kept until all rows are
-    counted.
+    Tiles of relevant rows are kept until all rows are counted.
     """
 
     size = _SCORED_ROWS
@@ -235,9 +224,9 @@ class SimilarityTiles(_Tiles):
             self._kept[key] = scores
         return self._kept[key]
 
-    def of_all(self, some, block):
-        """As of `_Tiles`; forgets each tile once it was counted."""
-        for columns in super().of_all(some, block):
+    def columns_of_all(self, some, block):
+        """Forgets each tile once it was counted."""
+        for columns in super().columns_of_all(some, block):
             yield columns
             self._kept.pop((some.start, block.rows[columns.start]))
 
@@ -281,14 +270,14 @@ def leave_out(scores, start, stop, columns):
             scores[first:last, left - columns.start : right - columns.start] = -np.inf
 
 
-def _blocks_of(search):
-    """The arrays of a gallery that is read in blocks, checked."""
-    gallery = search.gallery
+def _arrays(search):
+    """The gallery as one array in memory, or as several that are read, and checked, by and by."""
+    blocks = gallery = search.gallery
+    if type(gallery) is np.ndarray:
+        return [gallery]
     if isinstance(gallery, np.memmap):
         blocks = (gallery[some] for some in slices_of(0, len(gallery), _BLOCK_ROWS))
-    else:
-        blocks = gallery
-    return (inputs.gallery_rows(rows, search.queries) for rows in blocks)
+    return (gallery_rows(rows, search.queries) for rows in blocks)
 
 
 def _block(search, first, embeddings, classes=None):

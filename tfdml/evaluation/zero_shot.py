@@ -1,13 +1,16 @@
-"""Zero-shot classification: means of unseen classes from those of related classes."""
+"""Zero-shot classification: means of unseen classes from those of related ones in a hierarchy."""
 
 import collections
+import csv
+import graphlib
+from collections.abc import Mapping
 
 import numpy as np
 
-from tfdml.checks import check, check_bool, check_one_of
+from tfdml.checks import check, check_bool, check_one_of, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.hierarchy import ancestors_of, parents_of_nodes
 from tfdml.evaluation.nearest_mean import class_means, hits_by_rank, ranks_of_means, unit_rows
+from tfdml.files import read_text
 
 # Where classes with the own mean rank, by `equal_means`.
 _PLACES = {"expected": "in random order", "against": "before the own one", "as_one": "as one class"}
@@ -46,27 +49,19 @@ def zero_shot_means(
         Mensink et al., as for `nearest_class_mean`; Rohrbach, Stark, Schiele. Evaluating knowledge
         transfer and zero-shot learning in a large-scale setting. CVPR 2011.
         Differs: `"parent"`, `"depth"` and `include_roots=False` are additions of this library.
-
-    Example:
-        Class 9 has the ancestors horse, of mean 2, and animal, of mean 3.
-
-        >>> hierarchy = {1: "horse", 2: "horse", 3: "dog", 9: "horse", "horse": "animal",
-        ...              "dog": "animal"}
-        >>> zero_shot_means(np.array([[1.0], [3.0], [5.0]]), [1, 2, 3], hierarchy, [9]).tolist()
-        [[2.5]]
     """
     check_one_of(("all", "parent"), ancestors=ancestors)
     check_one_of(("equal", "depth"), weights=weights)
     check_bool(include_roots=include_roots)
-    shapes = {"ids.shape": np.shape(ids), "means.shape": np.shape(means)}
-    means = inputs.finite_rows(means, "means", shapes).astype(np.float64)
+    means = inputs.finite_rows(means, "means").astype(np.float64)
     unseen, below, relations = _relations(ids, hierarchy, unseen, include_roots)
-    check(len(ids) == len(means), "`ids` must have one id per row of `means`", **shapes)
+    rows = {"ids": len(ids), "means": len(means)}
+    check(len(ids) == len(means), "`ids` must have one id per row of `means`", **rows)
     without = [node for node, steps in zip(unseen, relations, strict=True) if not steps]
     expectation = "every unseen class must have an ancestor with training classes at or below it"
     received = {"without": len(without), "first": without[:3], "include_roots": include_roots}
     check(not without, expectation, **received)
-    of_nodes = {node: means[places].mean(axis=0) for node, places in below.items()}
+    node_means = {node: means[places].mean(axis=0) for node, places in below.items()}
     placed = []
     for steps in relations:
         # In a fixed order, whatever that of the parents: equal ancestors must give equal bits.
@@ -74,7 +69,7 @@ def zero_shot_means(
         if ancestors == "parent":
             chosen = [node for node in chosen if steps[node] == min(steps.values())]
         shares = [1.0 if weights == "equal" else 1.0 / steps[node] for node in chosen]
-        placed.append(np.average([of_nodes[node] for node in chosen], axis=0, weights=shares))
+        placed.append(np.average([node_means[node] for node in chosen], axis=0, weights=shares))
     return np.stack(placed)
 
 
@@ -84,12 +79,7 @@ def have_relatives(ids, hierarchy, unseen):
     Arguments and errors are those of `zero_shot_means`, but a class may have no such ancestor.
 
     Returns:
-        (z,) booleans, in the order of `unseen`. The others share only roots with training classes.
-
-    Example:
-        >>> hierarchy = {1: "horse", 9: "horse", 8: "cat", "horse": "animal", "cat": "animal"}
-        >>> have_relatives([1], hierarchy, [9, 8]).tolist()
-        [True, False]
+        (z,) booleans, in the order of `unseen`.
     """
     *_, relations = _relations(ids, hierarchy, unseen, include_roots=False)
     return np.array([len(steps) > 0 for steps in relations], bool)
@@ -112,8 +102,7 @@ def zero_shot_accuracy(
     """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
     `zero_shot_means` predicts the means of unseen classes from those of the classes of `labels`.
-    Only unseen classes compete: flat top-K, where ties count against the row. As a hierarchy cannot
-    distinguish siblings, classes with the same ancestors have equal means. Errors are those of
+    Only unseen classes compete: flat top-K, where ties count against the row. Errors are those of
     `class_means` and `zero_shot_means`.
 
     Args:
@@ -121,9 +110,9 @@ def zero_shot_accuracy(
         hierarchy, ancestors, weights, include_roots: As for `zero_shot_means`.
         unseen_embeddings, unseen_labels: Rows of other classes.
         k: Positive integer or several, at most the number of unseen classes.
-        equal_means: How classes with the mean of the true class rank. `"against"`: before it, as in
-            all ties; `"expected"`: in random order, where a hit counts as its probability;
-            `"as_one"`: all together as one of the K, so that siblings need not be distinguished.
+        equal_means: How classes with the mean of the true class, such as its siblings, rank:
+            `"against"`: before it, as in all ties; `"expected"`: in random order, where a hit
+            counts as its probability; `"as_one"`: all together as one of the K.
         renormalize_means: Whether means, before and after placing, are scaled to unit length.
 
     Returns:
@@ -132,17 +121,11 @@ def zero_shot_accuracy(
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
         800 classes of ImageNet 2010 to train and 200 unseen.
-
-    Example:
-        >>> hierarchy = {1: "horse", 2: "dog", 8: "horse", 9: "dog"}
-        >>> line = np.array([[0.0], [4.0], [1.0], [1.5], [3.0]])
-        >>> zero_shot_accuracy(line[:2], [1, 2], hierarchy, line[2:], [8, 9, 9], k=1)
-        {1: 0.6666666666666666}
     """
     check_one_of(_PLACES, equal_means=equal_means)
     data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
     placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(data, k, renormalize_means, **placement)[equal_means]
+    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
     return {count: float(np.mean(hit)) for count, hit in hits.items()}
 
 
@@ -168,20 +151,15 @@ def zero_shot_per_query(
     check_one_of(_PLACES, equal_means=equal_means)
     data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
     placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(data, k, renormalize_means, **placement)[equal_means]
+    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
     return {f"top{count}": hit for count, hit in hits.items()}
 
 
 def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
-    """Zero-shot accuracy for every `equal_means`, of all unseen classes and of related ones.
+    """The accuracies of `zero_shot_accuracy` for every `equal_means`, and numbers of classes.
 
-    Arguments are those of `zero_shot_accuracy`, except `equal_means`.
-
-    Returns:
-        {"scores": {"top1": value, ...}, "unseen": {description of `equal_means`: {"top1": value,
-        ...}}, "classes": {"known", "unseen", "unseen_with_kin"}}. "scores" are those of
-        `equal_means="expected"`. If only some classes have related ones (`have_relatives`),
-        "unseen" also has the scores of their rows alone, for which all unseen classes compete.
+    If only some classes have related ones (`have_relatives`), also the scores of their rows alone,
+    for which all unseen classes compete.
     """
     known = np.unique(labels)
     ids, classes = np.unique(inputs.class_ids(unseen_labels), return_inverse=True)
@@ -189,7 +167,7 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     parts = {"": np.ones(len(classes), bool)}
     if related.any() and not related.all():
         parts[", with kin"] = related[classes]
-    hits = _hits((embeddings, labels, hierarchy, unseen_embeddings, unseen_labels), **options)
+    hits = _hits(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options)
     unseen = {
         f"{words}{part}": {f"top{k}": float(np.mean(hit[rows])) for k, hit in hits[kind].items()}
         for kind, words in _PLACES.items()
@@ -199,9 +177,111 @@ def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_la
     return {"scores": unseen[_PLACES["expected"]], "unseen": unseen, "classes": counts}
 
 
+def every_nth_child(classes, hierarchy, share):
+    """Holds out at most a `share` of the classes of each parent, evenly spaced in their order.
+
+    Of the n classes of a parent, floor(n * share) are held out, so that every parent keeps one. A
+    class with several parents belongs to the first.
+
+    Args:
+        classes: The classes, in their order.
+        hierarchy: As for `zero_shot_means`; must have every class.
+        share: Above 0 and below 1.
+
+    Returns:
+        List of the classes held out, in their order.
+    """
+    check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
+    parents = parents_of_nodes(hierarchy, classes)
+    seen, taken, held_out = collections.Counter(), collections.Counter(), []
+    for node in classes:
+        parent = parents[node][0]
+        seen[parent] += 1
+        if int(seen[parent] * share + 1e-9) > taken[parent]:  # 50 * 0.58 falls short of 29
+            taken[parent] += 1
+            held_out.append(node)
+    return held_out
+
+
+def read_hierarchy(path):
+    """Reads a CSV file with the header `class,parent`.
+
+    Each further line assigns a node to a parent; a node may have several lines.
+
+    Returns:
+        {node: tuple of parents} of texts, without surrounding blanks.
+
+    Raises:
+        OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle; the
+            message gives the file and the line.
+    """
+    parents = collections.defaultdict(list)
+    for number, cells in enumerate(csv.reader(read_text(path).splitlines()), start=1):
+        cells = [cell.strip() for cell in cells]
+        if number == 1:
+            header = ["class", "parent"]
+            check(cells == header, f"{path} must begin with the line class,parent", line=cells)
+        elif cells:
+            complete = len(cells) == 2 and all(cells)
+            check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
+            parents[cells[0]].append(cells[1])
+    check(parents, f"{path} must list classes and their parents", lines=0)
+    try:
+        return parents_of_nodes({node: tuple(above) for node, above in parents.items()})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def by_class_id(hierarchy, class_names):
+    """The hierarchy with ids instead of the names of classes, given {class id: name}."""
+    parents = parents_of_nodes(hierarchy, class_names.values())
+    ids = {name: number for number, name in class_names.items()}
+    check(len(ids) == len(class_names), "classes must have different names", names=len(ids))
+    return {
+        ids.get(node, node): tuple(ids.get(parent, parent) for parent in above)
+        for node, above in parents.items()
+    }
+
+
+def by_super_class(labels, super_labels):
+    """{class id: (super-class,), super-class: ("all",)} of two arrays of (n,) integer ids."""
+    pairs = sorted(set(zip(labels.tolist(), super_labels.tolist(), strict=True)))
+    parents = {label: (f"super-class {above}",) for label, above in pairs}
+    return parents | {above: ("all",) for (above,) in parents.values()}
+
+
+def parents_of_nodes(hierarchy, classes=()):
+    """{node: tuple of its parents, each once} of a hierarchy as for `zero_shot_means`, checked."""
+    expectation = "`hierarchy` must map each class to its parent or a tuple of parents"
+    check_type(isinstance(hierarchy, Mapping), expectation, type=type(hierarchy).__name__)
+    parents = {}
+    for node, above in hierarchy.items():
+        parents[node] = tuple(dict.fromkeys(above if isinstance(above, tuple) else (above,)))
+        check(None not in parents[node], "`hierarchy` must not have None as a parent", node=node)
+    try:
+        graphlib.TopologicalSorter(parents).prepare()
+    except graphlib.CycleError as error:
+        check(False, "`hierarchy` must have no cycles", cycle=error.args[1][::-1])
+    missing = [node for node in classes if node not in parents]
+    expectation = "`hierarchy` must have a parent for every class"
+    check(not missing, expectation, without=len(missing), first=missing[:3])
+    return parents
+
+
+def ancestors_of(node, parents):
+    """{ancestor: smallest number of steps from the node up to it}, nearest first."""
+    steps, level, count = {}, [node], 0
+    while level:
+        count += 1
+        above = (parent for child in level for parent in parents.get(child, ()))
+        level = {parent: count for parent in above if parent not in steps}
+        steps |= level
+    return steps
+
+
 def _relations(ids, hierarchy, unseen, include_roots):
     """`unseen`, {node: places in `ids` at or below it}, {such node above: steps} of each unseen."""
-    ids, unseen = (inputs.class_ids(*of).tolist() for of in ((ids, "ids"), (unseen, "unseen")))
+    ids, unseen = inputs.class_ids(ids, "ids").tolist(), inputs.class_ids(unseen, "unseen").tolist()
     check(len(set(ids)) == len(ids), "`ids` must have each class once", classes=len(ids))
     shared = sorted(set(ids) & set(unseen))
     check(not shared, "`unseen` classes must not be trained", shared=shared[:3])
@@ -212,21 +292,25 @@ def _relations(ids, hierarchy, unseen, include_roots):
             below[node].append(place)
     kept = {node for node in below if include_roots or node in parents}
     above = (ancestors_of(node, parents).items() for node in unseen)
-    return unseen, below, [{node: steps for node, steps in of if node in kept} for of in above]
+    relations = [{node: steps for node, steps in pairs if node in kept} for pairs in above]
+    return unseen, below, relations
 
 
-def _hits(data, k=(1, 5), renormalize_means=False, **placement):
+def _hits(
+    embeddings, labels, hierarchy, rows, unseen_labels, k=(1, 5), renormalize_means=False, **placing
+):
     """{kind of `equal_means`: {K: (m,) probabilities of a hit}}."""
-    embeddings, labels, hierarchy, unseen_embeddings, unseen_labels = data
-    rows, unseen_labels = inputs.embeddings_and_labels(unseen_embeddings, unseen_labels, "unseen_")
+    rows, unseen_labels = inputs.embeddings_and_labels(rows, unseen_labels, "unseen_")
     ids, means = class_means(embeddings, labels, normalize=renormalize_means)
-    inputs.check_same_width(embeddings=means, unseen_embeddings=rows)
+    inputs.check_alike("dim", embeddings=means, unseen_embeddings=rows)
     unseen, own = np.unique(unseen_labels, return_inverse=True)
-    means = zero_shot_means(means, ids, hierarchy, unseen, **placement)
+    means = zero_shot_means(means, ids, hierarchy, unseen, **placing)
     means = unit_rows(means) if renormalize_means else means
     distinct, groups, sizes = np.unique(means, axis=0, return_inverse=True, return_counts=True)
     group = groups.reshape(-1)[own]
     ranks = ranks_of_means(rows, own, means, np.arange(len(means)))
     as_one = ranks_of_means(rows, group, distinct, np.arange(len(distinct)))
     kinds = {"expected": (ranks, sizes[group]), "against": (ranks, 1), "as_one": (as_one, 1)}
-    return {kind: hits_by_rank(last, k, len(means), of) for kind, (last, of) in kinds.items()}
+    return {
+        kind: hits_by_rank(last, k, len(means), equals) for kind, (last, equals) in kinds.items()
+    }

@@ -44,7 +44,7 @@ def similarity_auc(embeddings, labels, similarity):
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
-    from tfdml.evaluation.pairs import sample_pairs
+    from tfdml.evaluation.pair_scores import sample_pairs
 
     pairs = np.concatenate(sample_pairs(labels, PAIRS))
     similarities = similarity(embeddings[pairs[:, 0]], embeddings[pairs[:, 1]])

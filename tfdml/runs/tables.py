@@ -1,6 +1,6 @@
 """What the programs print of scores."""
 
-from tfdml.evaluation.report.tables import named_recalls, without_twins
+from tfdml.evaluation.metrics import named_recalls, without_twins
 
 _COMPARED = {
     "reranking": "Reranked candidates and a ranking of all images",

@@ -10,9 +10,9 @@ import pyarrow as pa
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 from tfdml.evaluation.metrics import Metrics
+from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import Ranking, RelevantRanks
 from tfdml.evaluation.retrieval import values_of
-from tfdml.evaluation.search import search_of
 from tfdml.evaluation.tiles import slices_of
 from tfdml.files import identity
 from tfdml.progress import progress

@@ -54,18 +54,16 @@ def by_loops(x, labels, k, index, parameters, seed, gallery=None, gallery_labels
 
 
 INDEXES = [
-    ("Flat", None),
-    ("HNSW4", "efSearch=1"),
-    ("IVF16,Flat", None),
-    ("IVF16,Flat", "nprobe=3"),
-    ("PQ4x4", None),
-    ("PCA8,IVF8,PQ2x4", "nprobe=2"),
-    ("SQ4", None),
+    ("Flat", None, True),
+    ("HNSW4", "efSearch=1", False),
+    ("IVF16,Flat", None, True),
+    ("IVF16,Flat", "nprobe=3", False),
+    ("PCA8,IVF8,PQ2x4", "nprobe=2", True),
+    ("SQ4", None, False),
 ]
 
 
-@pytest.mark.parametrize(("index", "parameters"), INDEXES)
-@pytest.mark.parametrize("in_gallery", [False, True])
+@pytest.mark.parametrize(("index", "parameters", "in_gallery"), INDEXES)
 def test_equals_loops(index, parameters, in_gallery, rng, monkeypatch):
     monkeypatch.setattr(approximate, "_FOUND_AT_ONCE", 7)
     (x, labels), k = classes(rng, 300), (1, 3, 12)
@@ -86,8 +84,10 @@ def test_equals_loops(index, parameters, in_gallery, rng, monkeypatch):
     assert all(type(value) is float for value in (*lost.values(), *found["overlap"].values()))
 
 
-@pytest.mark.parametrize(("index", "parameters"), [("Flat", None), ("IVF20,Flat", "nprobe=20")])
-@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-30])
+@pytest.mark.parametrize(
+    ("index", "parameters", "scale"),
+    [("Flat", None, 1e30), ("Flat", None, 1e-30), ("IVF20,Flat", "nprobe=20", 1.0)],
+)
 def test_an_index_that_looks_at_all_loses_nothing(index, parameters, scale, rng):
     x, labels = classes(rng, 1000, noise=1.0)
     options = {"index": index, "parameters": parameters, "k": (1, 2, 10)}
@@ -95,20 +95,6 @@ def test_an_index_that_looks_at_all_loses_nothing(index, parameters, scale, rng)
     assert found["lost"] == {1: 0.0, 2: 0.0, 10: 0.0}
     assert found["overlap"] == {1: 1.0, 2: 1.0, 10: 1.0}
     assert 0 < found["exact"][1] < found["exact"][10] < 1
-
-
-def test_searching_further_loses_less(rng):
-    x, labels = classes(rng, 2000, 32, noise=0.8)
-    for index, parameters in (
-        ("IVF64,Flat", ("nprobe=1", "nprobe=4", "nprobe=64")),
-        ("HNSW4", ("efSearch=1", "efSearch=32", "efSearch=300")),
-    ):
-        found = [approximate_recall(x, labels, index=index, parameters=p) for p in parameters]
-        overlaps = [scores["overlap"][8] for scores in found]
-        assert overlaps[0] < 0.6 < overlaps[1] < overlaps[2] > 0.9, (index, overlaps)
-        lost = [scores["lost"][1] for scores in found]
-        assert lost[0] > 0.02 > abs(lost[2]), (index, lost)
-        assert len({scores["exact"][1] for scores in found}) == 1
 
 
 def test_rows_that_are_not_returned_are_not_found(rng):
@@ -140,9 +126,9 @@ def test_the_seed_moves_the_graph_and_nothing_exact(rng):
 
 
 def test_states_the_cost_which_codes_keep_small(rng):
-    data = classes(rng, 4000, 32, noise=0.8)
+    data = classes(rng, 1500, 32, noise=0.8)
     graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))
-    assert codes["index_bytes"] < 4000 * 32 < 4000 * 32 * 4 < graph["index_bytes"]
+    assert codes["index_bytes"] < 1500 * 32 < 1500 * 32 * 4 < graph["index_bytes"]
     assert codes["overlap"][8] < 0.9 < graph["overlap"][8]
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):
         assert 0 < graph[name] < 60

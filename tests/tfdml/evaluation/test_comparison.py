@@ -167,3 +167,19 @@ def test_names_a_file_that_it_cannot_read(labels, path):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
         with contextlib.suppress(ValueError):  # not every byte counts
             load_queries(path)
+
+
+def test_the_table_leaves_out_what_equals_recall_at_1():
+    score = {"score": 0.5, "low": 0.4, "high": 0.6}
+    scores = dict.fromkeys(("recall@1", "precision@1", "ndcg@1", "map"), score)
+    comparison = {"runs": {"a": scores, "b": scores}, "confidence": 0.95, "left_out": []}
+    lines = comparison_table(comparison).splitlines()
+    assert [line for line in lines if line in scores] == ["recall@1", "map"]
+
+
+def test_the_values_of_queries_carry_their_ids(labels, path):
+    names = ["a/2 $x$.png", *NAMES[1:]]
+    save_queries(path, {"map": np.ones(120)}, labels, images={}, ids=names)
+    assert load_queries(path).ids.tolist() == names
+    with pytest.raises(ValueError, match=r"`ids` .* Received: ids=2, labels=120"):
+        save_queries(path, {"map": np.ones(120)}, labels, images={}, ids=names[:2])

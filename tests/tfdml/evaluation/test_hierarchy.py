@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from tfdml.evaluation import every_nth_child, read_hierarchy
-from tfdml.evaluation.hierarchy import (
+from tfdml.evaluation.zero_shot import (
     ancestors_of,
-    of_class_ids,
-    of_super_classes,
+    by_class_id,
+    by_super_class,
     parents_of_nodes,
 )
 
@@ -87,15 +87,15 @@ def test_rejects_files_with_their_name_and_line(content, message, tmp_path):
 
 def test_names_of_classes_become_their_ids():
     hierarchy = {"dog": "animal", "poodle": ("dog", "pet"), "cat": "animal", "pet": "animal"}
-    found = of_class_ids(hierarchy, {2**40: "poodle", 3: "dog"})
+    found = by_class_id(hierarchy, {2**40: "poodle", 3: "dog"})
     assert found == {3: ("animal",), 2**40: (3, "pet"), "cat": ("animal",), "pet": ("animal",)}
     with pytest.raises(ValueError, match=r"a parent for every class. .*first=\['fox'\]"):
-        of_class_ids(hierarchy, {1: "fox"})
+        by_class_id(hierarchy, {1: "fox"})
     with pytest.raises(ValueError, match="classes must have different names"):
-        of_class_ids(hierarchy, {1: "cat", 2: "cat"})
+        by_class_id(hierarchy, {1: "cat", 2: "cat"})
 
 
 def test_super_classes_are_under_one_root():
-    hierarchy = of_super_classes(np.array([2**40, 1, 2**40]), np.array([5, -1, 5]))
+    hierarchy = by_super_class(np.array([2**40, 1, 2**40]), np.array([5, -1, 5]))
     assert ancestors_of(2**40, hierarchy) == {"super-class 5": 1, "all": 2}
     assert ancestors_of(1, hierarchy) == {"super-class -1": 1, "all": 2}

@@ -16,8 +16,8 @@ def test_an_ensemble_weighs_distances_of_the_levels(dtype, rng):
     ensemble = weigh_levels(rows.reshape(5, 12), weights)
     assert ensemble.dtype == dtype
     np.testing.assert_allclose(np.linalg.norm(ensemble, axis=1), 1, rtol=1e-6)
-    of_levels = np.sum((rows[0] - rows[1]) ** 2, axis=1)
-    expected = np.sum(weights**2 * of_levels) / np.sum(weights**2)
+    level_distances = np.sum((rows[0] - rows[1]) ** 2, axis=1)
+    expected = np.sum(weights**2 * level_distances) / np.sum(weights**2)
     np.testing.assert_allclose(np.sum((ensemble[0] - ensemble[1]) ** 2), expected, rtol=1e-5)
 
 

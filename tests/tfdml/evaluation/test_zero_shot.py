@@ -27,15 +27,15 @@ def steps_up(hierarchy, node, steps=1):
 def means_by_loops(means, hierarchy, unseen, ancestors, weights, include_roots):
     placed = []
     for z in unseen:
-        steps, of_nodes = steps_up(hierarchy, z), {}
+        steps, node_means = steps_up(hierarchy, z), {}
         for a in steps:
             below = [mean for c, mean in means.items() if a in steps_up(hierarchy, c)]
             if below and (include_roots or a in hierarchy):
-                of_nodes[a] = sum(below) / len(below)
-        nearest = min(steps[a] for a in of_nodes)
-        chosen = [a for a in of_nodes if ancestors == "all" or steps[a] == nearest]
+                node_means[a] = sum(below) / len(below)
+        nearest = min(steps[a] for a in node_means)
+        chosen = [a for a in node_means if ancestors == "all" or steps[a] == nearest]
         shares = [1 / steps[a] if weights == "depth" else 1 for a in chosen]
-        total = sum(share * of_nodes[a] for a, share in zip(chosen, shares, strict=True))
+        total = sum(share * node_means[a] for a, share in zip(chosen, shares, strict=True))
         placed.append(total / sum(shares))
     return np.array(placed)
 
@@ -66,15 +66,15 @@ def test_places_and_scores_classes_as_loops_do(data, values, rng):
     ids, means = class_means(rows, labels)
     unseen, order = rng.permutation(np.unique(unseen_labels)), rng.permutation(len(ids))
     placed = zero_shot_means(means, ids, hierarchy, unseen, **options)
-    of_ids = dict(zip(ids.tolist(), means, strict=True))
-    expected = means_by_loops(of_ids, hierarchy, unseen.tolist(), **options)
+    means_by_id = dict(zip(ids.tolist(), means, strict=True))
+    expected = means_by_loops(means_by_id, hierarchy, unseen.tolist(), **options)
     np.testing.assert_allclose(placed, expected, rtol=1e-9, atol=1e-12)
     again = zero_shot_means(means[order], ids[order], hierarchy, unseen, **options)
     np.testing.assert_array_equal(placed, again)
-    of_unseen = dict(zip(unseen.tolist(), placed, strict=True))
+    means_by_unseen = dict(zip(unseen.tolist(), placed, strict=True))
     for kind, k in itertools.product(("against", "expected", "as_one"), (1, 3)):
         options |= {"equal_means": kind, "k": (1, 3)}
-        expected = hits_by_loops(unseen_rows, unseen_labels, of_unseen, k, kind)
+        expected = hits_by_loops(unseen_rows, unseen_labels, means_by_unseen, k, kind)
         values = zero_shot_per_query(*data, **options)[f"top{k}"]
         np.testing.assert_allclose(values, expected, atol=1e-12)
         score = zero_shot_accuracy(*data, **options)[k]
@@ -176,8 +176,8 @@ def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
         for name, hits in zero_shot_per_query(*known, labels, **options).items():
             assert results["unseen"][words][name] == pytest.approx(hits.mean(), abs=1e-12)
             if 9 in unseen:
-                of_related = results["unseen"][f"{words}, with kin"][name]
-                assert of_related == pytest.approx(hits[labels != 9].mean(), abs=1e-12)
+                related = results["unseen"][f"{words}, with kin"][name]
+                assert related == pytest.approx(hits[labels != 9].mean(), abs=1e-12)
     assert results["scores"] == results["unseen"]["in random order"]
     assert len(results["unseen"]) == (6 if 9 in unseen else 3)
     assert results["classes"] == {"known": 2, "unseen": len(unseen), "unseen_with_kin": 2}

@@ -1,4 +1,4 @@
-"""Writes the report: checks and gathers its content and fills in the page."""
+"""Writes the report: gathers its content and fills in the page."""
 
 import base64
 import hashlib
@@ -7,22 +7,22 @@ import json
 import pathlib
 import re
 import string
+import warnings
 
 import numpy as np
+from sklearn.manifold import TSNE
 
-from tfdml.checks import check, check_number, check_type
-from tfdml.evaluation import inputs
-from tfdml.evaluation.metrics import recall
-from tfdml.evaluation.ranking import rank
+from tfdml.evaluation.metrics import read
 from tfdml.evaluation.report.charts import histogram_chart, recall_chart
-from tfdml.evaluation.report.pictures import check_image_names
-from tfdml.evaluation.report.planar_map import planar_map
 from tfdml.evaluation.report.thumbnails import thumbnails
+from tfdml.evaluation.tiles import squared_distances
 from tfdml.files import replacing
 
-_NEIGHBOURS = 10
 _MOST_BYTES = 10**7  # of the page, which determine the size of its pictures
 _CURVE = 100  # largest K of the recall curve
+_MOST_ROWS = 2000  # a map of so many takes seconds
+_FEWEST_ROWS = 5
+_JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
 
 
 def write_report(
@@ -34,85 +34,47 @@ def write_report(
     scores,
     per_query,
     picture_of,
+    ranking,
+    neighbours=None,
     facts=None,
     intervals=None,
     class_names=None,
     image_names=None,
     untrained=None,
-    ranking=None,
-    neighbours=None,
     seed=0,
 ):
-    """Writes a report of an embedding: one HTML file, which works offline.
+    """Writes a report of an embedding as `index.html` in a folder; returns its path.
 
-    It shows the scores, the curve of Recall@K, the distances of positive and negative pairs, a
-    t-SNE map of the images, queries with their nearest neighbours, the classes most often confused,
-    and a table of the classes. Everything that is only a sample is marked as such. The file has at
-    most 10 MB, unless tens of thousands of pictures, each of about 32 x 32 pixels, need more.
+    It works offline and has at most 10 MB, unless tens of thousands of small pictures need more.
 
     Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        folder: Folder of `index.html`; created if missing.
-        title: Title of the page.
-        scores: {name: number}; those named "recall@K" are marked on the curve.
-        per_query: {name: (n,) values in [0, 1]}, one or more, such as "recall@1" and "map@r". They
-            order the queries and are averaged by class.
-        picture_of: Callable of a row number that returns its picture: (height, width) or
-            (height, width, 1 or 3) uint8, of any size.
-        facts: {word: text} on the origin of the scores: model, data, settings, versions.
-        intervals: {name: (low, high)} of some of the scores.
-        class_names: {class id: name}; missing classes are named by their ids.
-        image_names: (n,) texts, such as paths, that name the pictures. Default: their row numbers.
-        untrained: {name: number}, some of the scores before training, shown for comparison.
+        embeddings, labels: (n, dim) floats and (n,) integers.
+        scores: {name: number}; those named "recall@K" are marked on the curve of Recall@K.
+        per_query: {name: (n,) values in [0, 1]}, which order the queries.
+        picture_of: Callable of a row number that returns its picture, as for `write_projector`.
         ranking: `Ranking` of all rows by distance, to rank 100 or deeper, with nearest rows and a
-            histogram; neighbours, curve and distances are read from it. Default: with 10 nearest.
-        neighbours: (n, K) row numbers, nearest first and without the row itself, as ranked by a
-            learned similarity. Default: those of the ranking, and its curve up to Recall@100.
+            histogram.
+        neighbours: (n, K) row numbers, as ranked by a learned similarity. Default: those of the
+            ranking, with its curve.
+        facts: {word: text} on the origin of the scores.
+        intervals, untrained: Of some of the scores: {name: (low, high)}, {name: number}.
+        class_names: {class id: name}; missing classes are named by their ids.
+        image_names: (n,) texts. Default: row numbers.
         seed: Seed of the random queries, and of the map and its sample.
-
-    Returns:
-        The `pathlib.Path` of the page.
-
-    Raises:
-        TypeError: If labels are not integers, embeddings not floats, pictures not uint8,
-            `picture_of` not callable, or a score not a number.
-        ValueError: If shapes disagree, a number is not finite or out of range, or `per_query` is
-            empty.
     """
-    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    rows, intervals = len(labels), intervals or {}
-    per_query = {name: np.asarray(values, np.float64) for name, values in per_query.items()}
-    check_number(**{f"scores[{name!r}]": score for name, score in scores.items()})
-    check(per_query, "`per_query` must hold the values of one score or more", per_query=per_query)
-    for name, values in per_query.items():
-        valid = values.shape == (rows,) and ((values >= 0) & (values <= 1)).all()
-        expectation = f"`per_query[{name!r}]` must have one value in [0, 1] per row"
-        check(valid, expectation, shape=values.shape, rows=rows)
-    check_type(callable(picture_of), "`picture_of` must be a callable", picture_of=picture_of)
-    check_image_names(image_names, rows)
-    seed = inputs.whole_number(seed, "seed", at_least=0, below=2**32)
-    if ranking is None:
-        ranking = rank(embeddings, labels, nearest=_NEIGHBOURS, histogram=True)
-    complete = len(ranking.relevant) == rows and ranking.histogram is not None
-    check(complete, "`ranking` must be of all rows, with a histogram", rows=rows)
-    curve = {}
-    if neighbours is not None:
-        others = (neighbours >= 0) & (neighbours < rows) & (neighbours != np.arange(rows)[:, None])
-        check(others.all(), "`neighbours` must be numbers of other rows", rows=rows)
-        wide = embeddings.astype(np.float64)
-        gaps = [np.linalg.norm(wide - wide[nearest], axis=1) for nearest in neighbours.T]
-        distances = np.stack(gaps, axis=1)
-    elif rows > 1:
-        neighbours, distances = ranking.nearest, ranking.distances
-        most = min(_CURVE, rows - 1)
-        curve = {k: float(recall(ranking, k).mean()) for k in range(1, most + 1)}
+    rows, intervals, class_names = len(labels), intervals or {}, class_names or {}
+    curve, distances = {}, ranking.distances
+    if neighbours is None:
+        neighbours, counts = ranking.nearest, range(1, min(_CURVE, rows - 1) + 1)
+        curve = {k: float(read(ranking, "recall", k).mean()) for k in counts}
     else:
-        neighbours = distances = np.empty((1, 0))
+        query = np.repeat(np.arange(rows), neighbours.shape[1])
+        squared = squared_distances(embeddings, query, embeddings, neighbours.reshape(-1))
+        distances = np.sqrt(squared).reshape(neighbours.shape)
     classes, ids = np.unique(labels, return_inverse=True)
-    placed, places = planar_map(embeddings, seed=seed)
+    placed, places = planar_map(embeddings, seed)
     content = {  # for the script of the page; arrays as base64 of little-endian numbers
-        "classes": [str((class_names or {}).get(label, label)) for label in classes.tolist()],
+        "classes": [str(class_names.get(label, label)) for label in classes.tolist()],
         "ids": _packed(ids, "<u4"),
         "images": None if image_names is None else [str(name) for name in image_names],
         "neighbours": _packed(neighbours, "<u4"),
@@ -126,7 +88,10 @@ def write_report(
         "summary": _summary(np.bincount(ids)),
         "scores": _score_rows(scores, intervals, untrained or {}),
         "recall": _recall_figure(scores, intervals, curve),
-        "facts": _fact_rows(facts or {}),
+        "facts": "\n".join(
+            f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
+            for word, text in (facts or {}).items()
+        ),
         "distances": _distances_figure(ranking.histogram),
     }
     room = _MOST_BYTES - len(_page(texts, content))
@@ -138,6 +103,30 @@ def write_report(
     with replacing(path) as unfinished:
         unfinished.write_bytes(page)
     return path
+
+
+def planar_map(embeddings, seed=0):
+    """(m,) ascending numbers of at most 2,000 rows, and their (m, 2) places in [0, 1].
+
+    m is 0 if there are fewer than 5 rows, or all are equal.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(len(embeddings))[:_MOST_ROWS])
+    drawn = embeddings[rows].astype(np.float64)
+    drawn /= np.abs(drawn).max() or 1.0
+    drawn -= drawn[0]
+    largest = np.abs(drawn).max()
+    if len(rows) < _FEWEST_ROWS or not largest:
+        return rows[:0], drawn[:0, :0]
+    drawn = np.pad(drawn / largest, ((0, 0), (0, 1)))  # to two columns or more
+    drawn += _JITTER * rng.normal(size=drawn.shape)
+    perplexity = min(30, (len(rows) - 1) / 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(drawn)
+    low, high = places.min(axis=0).astype(np.float64), places.max(axis=0)
+    places = places - (low + high) / 2
+    return rows, 0.5 + places / ((high - low).max() or 1.0)
 
 
 def _packed(array, dtype):
@@ -184,11 +173,6 @@ def _score_rows(scores, intervals, untrained):
             f'<td class="interval">{before}</td></tr>'
         )
     return "\n".join(lines)
-
-
-def _fact_rows(facts):
-    rows = ([html.escape(str(cell)) for cell in fact] for fact in facts.items())
-    return "\n".join(f"<div><dt>{word}</dt><dd>{text}</dd></div>" for word, text in rows)
 
 
 def _recall_figure(scores, intervals, curve):

@@ -10,7 +10,7 @@ from tensorboard.plugins.projector import ProjectorConfig
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.report.pictures import check_image_names, picture_at, sheet_of
+from tfdml.evaluation.report.thumbnails import picture_at, sheet_of
 
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
 _TENSORS, _METADATA, _SPRITE = "tensors.tsv", "metadata.tsv", "sprite.png"
@@ -22,18 +22,16 @@ def write_projector(
 ):
     """Writes the files that `tensorboard --logdir FOLDER` shows in its projector.
 
-    `tensors.tsv` holds the rows as float32, to the last digit; `metadata.tsv` the class id of each,
-    with the names of its class and image if given; `sprite.png` the pictures, if any, in one square
-    of at most 8192 x 8192 pixels: 33 x 33 each for 60,502. Files of an earlier call are replaced.
-    The projector of TensorBoard 2.21 shows the first 100,000 rows.
+    `tensors.tsv` holds the rows as float32; `metadata.tsv` the class id of each, with the names of
+    its class and image if given; `sprite.png` the pictures, if any, in one square of at most 8192 x
+    8192 pixels: 33 x 33 each for 60,502. Files of an earlier call are replaced.
 
     Args:
         folder: Path of the folder; created if missing.
-        embeddings: (n, dim) floats, finite, also as float32; taken as given: not normalised.
-        labels: (n,) or (n, 1) integers of any size, one class id per row.
-        class_names: {class id: name}; missing classes are named by their ids. White space in a name
-            becomes single spaces, as tabs and newlines end a field. Default: only the ids.
-        image_names: (n,) texts, such as paths, in a column `image`; white space as in class names.
+        embeddings, labels: As for `class_means`; finite also as float32.
+        class_names: {class id: name}; missing classes are named by their ids. White space in names
+            becomes single spaces. Default: only the ids.
+        image_names: (n,) texts, such as paths, in a column `image`.
         picture_of: Callable of a row number that returns its picture, (height, width) or
             (height, width, 1 or 3) uint8; padded with black to a square. Default: no pictures.
         side: Largest side of a picture in pixels; from 1 to 8192.
@@ -42,10 +40,8 @@ def write_projector(
         The path of the configuration, `projector_config.pbtxt` in the folder.
 
     Raises:
-        TypeError: If labels are not integers, embeddings not floats, `class_names` not a dict,
-            `picture_of` not callable or a picture not uint8.
-        ValueError: If shapes disagree, an input is empty or not finite, `side` is out of range or
-            a picture has another shape.
+        TypeError, ValueError: As for `class_means`, or if another argument or a picture has a wrong
+            type or shape, or `side` is out of range.
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     with np.errstate(over="ignore"):
@@ -55,7 +51,9 @@ def write_projector(
     valid, kind = isinstance(class_names, dict | None), type(class_names).__name__
     check_type(valid, "`class_names` must be a dict of names by class id", class_names=kind)
     inputs.check_callable_or_none(picture_of=picture_of)
-    check_image_names(image_names, len(labels))
+    names = len(labels) if image_names is None else len(image_names)
+    received = {"image_names": names, "rows": len(labels)}
+    check(names == len(labels), "`image_names` must have one name per row", **received)
     side = inputs.whole_number(side, "side", at_least=1, below=_SPRITE_SIDE + 1)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,8 +61,15 @@ def write_projector(
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / _SPRITE).unlink(missing_ok=True)
     np.savetxt(folder / _TENSORS, rows, fmt="%.9g", delimiter="\t")
-    metadata = _metadata(labels.tolist(), class_names, image_names)
-    (folder / _METADATA).write_text(metadata, encoding="utf-8", newline="\n")
+    columns = {"label": labels.tolist()}
+    if class_names is not None:
+        columns["class_name"] = [class_names.get(label, label) for label in columns["label"]]
+    if image_names is not None:
+        columns["image"] = image_names
+    lines = [tuple(columns)] if len(columns) > 1 else []  # a header of several columns
+    lines.extend(zip(*columns.values(), strict=True))
+    fields = ("\t".join(" ".join(str(cell).split()) for cell in line) + "\n" for line in lines)
+    (folder / _METADATA).write_text("".join(fields), encoding="utf-8", newline="\n")
     config = ProjectorConfig()
     paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
     embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=rows.shape, **paths)
@@ -78,15 +83,3 @@ def write_projector(
         embedding.sprite.single_image_dim.extend([side, side])
     (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
     return folder / CONFIG
-
-
-def _metadata(labels, class_names, image_names):
-    """One line per row; a header only if there are several columns."""
-    columns = {"label": labels}
-    if class_names is not None:
-        columns["class_name"] = [class_names.get(label, label) for label in labels]
-    if image_names is not None:
-        columns["image"] = image_names
-    rows = [tuple(columns)] if len(columns) > 1 else []
-    rows.extend(zip(*columns.values(), strict=True))
-    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)

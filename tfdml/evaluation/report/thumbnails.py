@@ -1,11 +1,11 @@
-"""Thumbnails of all pictures of a report, combined into a few sheets."""
+"""The pictures of a report: read by their row numbers, and all of them as thumbnails on sheets."""
 
 import io
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from tfdml.evaluation.report.pictures import picture_at, sheet_of
+from tfdml.checks import check, check_type
 from tfdml.progress import progress
 
 _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a picture
@@ -17,18 +17,10 @@ _FINE, _FAIR, _LEAST = (85, 70), 50, (40, 30, 20, 10)  # qualities of WebP
 
 
 def thumbnails(picture_of, count, most_bytes, *, seed=0):
-    """Scales all pictures to the largest size within a number of bytes.
+    """Scales pictures, uncropped on transparent cells, to the largest size within so many bytes.
 
-    Each picture is uncropped, centred in its cell on a transparent background; the cells have the
-    median aspect ratio. The size is the largest at which a few random pictures stay within their
-    share of the bytes at fair quality; the quality is lowered if all pictures together do not. Only
-    pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
-
-    Args:
-        picture_of: As for `write_report`, with its errors.
-        count: Number of pictures.
-        most_bytes: Largest number of bytes of all sheets.
-        seed: Seed of the few random pictures.
+    The size is estimated from a few random pictures; if all together take more, the quality is
+    lowered. Only pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
 
     Returns:
         {"width", "height": sides of a cell in pixels, "columns", "rows": cells of a sheet}, and the
@@ -43,17 +35,38 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
     tries = [*((shapes[0], quality) for quality in _FINE), *((shape, _FAIR) for shape in shapes)]
     for shape, quality in tries:
         cells = [_cell(picture, shape) for picture in tried]
-        size = sum(map(len, _encode(cells, shape, quality)))
-        if size / len(cells) * count <= most_bytes:
+        if sum(map(len, _sheets(cells, shape, quality))) * count <= most_bytes * len(cells):
             break
     rows = progress("Pictures", range(count))
     cells = [_cell(picture_at(picture_of, row, _SMALL_SIDE), shape) for row in rows]
     for lower in (quality, *_LEAST):
-        images = _encode(cells, shape, lower)
+        images = _sheets(cells, shape, lower)
         if sum(map(len, images)) <= most_bytes:
             break
     names = ("width", "height", "columns", "rows")
     return dict(zip(names, (*shape, *_grid(shape)), strict=True)), images
+
+
+def picture_at(picture_of, row, side):
+    """The picture of a row as a Pillow image, of at most `side` pixels, checked."""
+    array = np.asarray(picture_of(row))
+    is_uint8 = array.dtype == np.uint8
+    check_type(is_uint8, f"`picture_of({row})` must be uint8", dtype=str(array.dtype), row=row)
+    shaped = array.size > 0 and array.ndim > 1 and array.shape[2:] in ((), (1,), (3,))
+    expectation = "must have shape (height, width) or (height, width, 1 or 3)"
+    check(shaped, f"`picture_of({row})` {expectation}", shape=array.shape, row=row)
+    picture = Image.fromarray(array[..., 0] if array.shape[2:] == (1,) else array)
+    picture.thumbnail((side, side))
+    return picture
+
+
+def sheet_of(pictures, shape, columns, rows, mode):
+    """Pictures, each (width, height) `shape`, in one image, row by row."""
+    width, height = shape
+    sheet = Image.new(mode, (columns * width, rows * height))
+    for number, picture in enumerate(pictures):
+        sheet.paste(picture, (number % columns * width, number // columns * height))
+    return sheet
 
 
 def _shape(side, aspect):
@@ -75,7 +88,7 @@ def _grid(shape):
     return tuple(max(1, _SHEET_SIDE // length) for length in shape)
 
 
-def _encode(cells, shape, quality):
+def _sheets(cells, shape, quality):
     """The WebP sheets of the cells."""
     columns, rows = _grid(shape)
     sheets = []

@@ -4,10 +4,9 @@ import pathlib
 
 from pipelines.loading import read, rows_of, with_contents
 from tfdml import evaluation
-from tfdml.evaluation.metrics import Metrics
-from tfdml.evaluation.report import plots
+from tfdml.evaluation.metrics import Metrics, without_twins
+from tfdml.evaluation.report import figures
 from tfdml.evaluation.report.page import write_report
-from tfdml.evaluation.report.tables import without_twins
 from tfdml.runs.scoring.tasks import NEAREST, has_pairs_of_both_kinds
 from tfdml.runs.task_options import CHANGING
 
@@ -61,9 +60,9 @@ def draw(embedded, options, results, title, facts):
     )
     if has_pairs_of_both_kinds(split.labels):
         kind = {"similarity": pairs, "levels": embedded.number, **seed}
-        plots.plot_score_distributions(*data, folder / "score_distributions.png", **kind)
+        figures.plot_score_distributions(*data, folder / "score_distributions.png", **kind)
     kind = {"similarity": embedded.similarity(options), "names": ids, **seed}
-    plots.plot_retrievals(picture, *data, folder / "retrievals.png", **kind)
+    figures.plot_retrievals(picture, *data, folder / "retrievals.png", **kind)
     names = {"class_names": split.class_names, "image_names": ids}
     evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture)
     return page

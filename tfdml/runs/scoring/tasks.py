@@ -8,14 +8,13 @@ import numpy as np
 import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.evaluation import clustering, hierarchy, inputs
-from tfdml.evaluation.approximate import check_index, load_faiss
-from tfdml.evaluation.draws import few_shot_scores
-from tfdml.evaluation.metrics import Metrics
-from tfdml.evaluation.pairs import pair_histogram, statistics_of
-from tfdml.evaluation.report.tables import named_recalls
-from tfdml.evaluation.verification import rates_of, verification_of
-from tfdml.evaluation.zero_shot import zero_shot_scores
+from tfdml.evaluation import clusters, inputs
+from tfdml.evaluation.approximate import check_index
+from tfdml.evaluation.faiss_index import load_faiss
+from tfdml.evaluation.metrics import Metrics, named_recalls
+from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
+from tfdml.evaluation.random_draws import few_shot_scores
+from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
 from tfdml.runs.scoring.embedded import embed, joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
 from tfdml.runs.scoring.scored_images import Images, training_split
@@ -67,8 +66,8 @@ def _findable(options, model, images):
     has_pairs = options.false_match_rate is None or has_pairs_of_both_kinds(labels)
     check(has_pairs, expectation, classes=images.split.num_classes)
     if options.nmi and options.cluster_by == "affinity_propagation":
-        most = f"at most {clustering.MOST_ROWS:,} images; kmeans takes any number"
-        fits = len(labels) <= clustering.MOST_ROWS
+        most = f"at most {clusters.MOST_ROWS:,} images; kmeans takes any number"
+        fits = len(labels) <= clusters.MOST_ROWS
         check(fits, f"`cluster_by` affinity_propagation takes {most}", images=len(labels))
     if options.index:
         _, levels, dim = levels_of(options, model)
@@ -237,12 +236,12 @@ def _unseen(options, model, images):
         options.check(known is not None, expectation, "split", "dataset")
         unseen_ids, split = split.classes, pipelines.join_splits([known, split])
     if options.hierarchy:
-        parents = hierarchy.read_hierarchy(options.hierarchy)
-        parents = hierarchy.of_class_ids(parents, Images(split).class_names)
+        parents = evaluation.read_hierarchy(options.hierarchy)
+        parents = by_class_id(parents, Images(split).class_names)
     else:
         expectation = "`hierarchy` must be given for a dataset without super-classes"
         options.check(split.super_labels is not None, expectation, "dataset")
-        parents = hierarchy.of_super_classes(split.labels, split.super_labels)
+        parents = by_super_class(split.labels, split.super_labels)
     if share is not None:
         unseen_ids = evaluation.every_nth_child(split.classes.tolist(), parents, share)
         options.check(unseen_ids, "`unseen_share` must hold out a class of a parent or more")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tfdml.evaluation import rank
 from tfdml.evaluation.report.page import write_report
 
 HOSTILE = (
@@ -35,13 +36,15 @@ def report(tmp_path, colour_of, rows):
     """Writes the report of the first rows; more options replace those of it."""
 
     def write(images=60, folder="report", **options):
+        data = [given[:images] for given in rows]
         settings = {
             "title": "A report",
             "scores": {"recall@1": 0.75, "recall@4": 0.875, "nmi": 0.5},
             "per_query": {"recall@1": np.arange(images) % 2, "map@r": np.linspace(0, 1, images)},
             "picture_of": lambda row: np.full((24, 36, 3), colour_of(row), np.uint8),
+            "ranking": rank(*data, nearest=10, histogram=True),
             **options,
         }
-        return write_report(*(of[:images] for of in rows), tmp_path / folder, **settings)
+        return write_report(*data, tmp_path / folder, **settings)
 
     return write

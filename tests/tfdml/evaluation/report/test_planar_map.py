@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from tfdml.evaluation.report import planar_map as module
-from tfdml.evaluation.report.planar_map import planar_map
+from tfdml.evaluation.report import page as module
+from tfdml.evaluation.report.page import planar_map
 
 
 def test_keeps_classes_together(rng):

@@ -8,7 +8,7 @@ from mean_colours import CLASSES, PARENTS, rejection, scores, settings_on_the_pa
 
 import pipelines
 from tfdml import evaluation
-from tfdml.evaluation import clustering, ranking, retrieval
+from tfdml.evaluation import clusters, ranking, retrieval
 from tfdml.runs.scoring import embedded, tasks
 
 UNSEEN = {"against": "before the own one", "expected": "in random order", "as_one": "as one class"}
@@ -109,7 +109,7 @@ def test_an_index_is_compared_with_the_exact_search(parameters, version, rows_of
 def test_what_cannot_be_scored_is_rejected_before_it_embeds(
     arguments, sentence, version, monkeypatch
 ):
-    monkeypatch.setattr(clustering, "MOST_ROWS", 9)
+    monkeypatch.setattr(clusters, "MOST_ROWS", 9)
     assert sentence in rejection(version, *arguments)
 
 

@@ -15,22 +15,17 @@ MOST_ROWS = 10_000  # of affinity propagation, whose messages then take about 5 
 
 
 def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
-    """Clusters embeddings by Euclidean distance, without labels.
+    """Clusters embeddings by Euclidean distance, without labels, by scikit-learn.
 
-    "kmeans" is scikit-learn's KMeans (k-means++ starts, at most 300 of Lloyd's iterations, each of
-    n * num_clusters * dim multiplications).
-
-    "affinity_propagation" is scikit-learn's too, of similarities -D**2 between all pairs. Its
-    `preference`, the similarity of a row to itself, is bisected by logarithm, at most 20 times,
-    until there are `num_clusters`; otherwise it warns and returns the nearest number found. It
-    takes about 48 * n**2 bytes (1.7 GB for 5,924 rows) and up to 20 * 1000 passes over all pairs.
+    For "affinity_propagation", of similarities -D**2 between all pairs, its `preference` is
+    bisected by logarithm, at most 20 times, until there are `num_clusters`; otherwise it warns and
+    returns the nearest number found. It takes about 48 * n**2 bytes (1.7 GB for 5,924 rows).
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         num_clusters: Integer from 1 to n.
         method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters. For affinity
-            propagation it seeds the noise, of relative size 1e-16, that breaks ties.
+        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters.
         restarts: Number of k-means restarts, >= 1, the best of which is kept. Papers use 1 to 10.
 
     Returns:
@@ -38,8 +33,7 @@ def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
         clusters as there are different rows: a single one for collapsed embeddings.
 
     Raises:
-        TypeError: If `embeddings` are not floats, or `labels`, where there are any, not integers.
-        ValueError: If shapes are wrong, an input empty or not finite, or an option out of range.
+        TypeError, ValueError: As for `class_means`, or if an option is out of range.
 
     Source:
         Arthur, Vassilvitskii. k-means++: the advantages of careful seeding. SODA 2007.
@@ -47,12 +41,6 @@ def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
         Song et al. Deep metric learning via lifted structured feature embedding. CVPR 2016, sec. 5
         (affinity propagation with bisection; the code released with it runs k-means).
         Differs: the authors' bisection stops within 10 % of the number instead of at the nearest.
-
-    Example:
-        >>> import numpy as np
-        >>> line = np.array([[0.0], [0.1], [5.0], [5.1]])
-        >>> cluster(line, 2, method="affinity_propagation")
-        array([0, 0, 1, 1])
     """
     embeddings = inputs.finite_rows(embeddings)
     check_one_of(("kmeans", "affinity_propagation"), method=method)
@@ -81,8 +69,7 @@ def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1
 
     NMI rises with the number of clusters by chance alone: random clusters of 60,502 rows, 11,316
     clusters and as many classes, score 0.81. AMI does not; its cost grows with clusters * classes.
-    `labels` are (n,) or (n, 1) integers of any size, one class id per row; the other arguments and
-    the errors are those of `cluster`.
+    `labels` are as for `class_means`; the other arguments and the errors are those of `cluster`.
 
     Returns:
         {"nmi", "ami", "f1"}, Python floats, >= 0 but for "ami", which is about 0 by chance; exactly
@@ -92,15 +79,6 @@ def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
         Vinh, Epps, Bailey. Information theoretic measures for clusterings comparison. JMLR 2010.
         Differs: Song et al. (CVPR 2016) print NMI as I / (2 (H + H)), but compute it as here.
-
-    Example:
-        Clusters {0, 1, 2} and {3}, classes {0, 1} and {2, 3}: TP = 1, FP = 2 and FN = 1.
-
-        >>> import numpy as np
-        >>> line = np.array([[0.0], [0.1], [0.2], [5.0]])
-        >>> scores = clustering_scores(line, np.array([7, 7, 9, 9]))
-        >>> {name: round(value, 3) for name, value in scores.items()}
-        {'nmi': 0.344, 'ami': 0.0, 'f1': 0.4}
     """
     return _scores(embeddings, labels, ("nmi", "ami", "f1"), method, seed, restarts)
 
@@ -111,11 +89,7 @@ def nmi(embeddings, labels, *, seed=0, restarts=1):
 
 
 def clustering_f1(embeddings, labels, *, method="kmeans", seed=0, restarts=1):
-    """Only the "f1" of `clustering_scores`, with its arguments and errors.
-
-    It is neither an F1 of retrieval nor a mean over classes. A single cluster scores 2 P / (1 + P),
-    with P the share of positive pairs.
-    """
+    """Only the "f1" of `clustering_scores`, of pairs, with its arguments and errors."""
     return _scores(embeddings, labels, ["f1"], method, seed, restarts)["f1"]
 
 
@@ -138,34 +112,33 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     exponent = np.frexp(np.abs(embeddings).max())[1]  # squares neither overflow nor underflow
     scaled = np.ldexp(embeddings.astype(np.float64), -exponent)
     similarities = -squareform(pdist(scaled, "sqeuclidean"))
-    found = np.zeros(rows, np.int64)
-    if num_clusters > 1 and similarities.any():
-        alone = num_clusters == rows
-        found = np.arange(rows) if alone else _bisect(similarities, num_clusters, seed)
-    count = found.max() + 1
+    different = similarities.any()
+    alone = different and num_clusters == rows
+    nearest = np.arange(rows) if alone else np.zeros(rows, np.int64)
+    if different and 1 < num_clusters < rows:
+        # One exemplar is best if a second costs more than all distances to the first; each row is
+        # its own exemplar if it prefers itself to the nearest other row.
+        few = np.log(-similarities.sum(axis=0).max())
+        many = np.log(-similarities[similarities < 0].max() / 2)
+        for _ in range(20):
+            middle = (few + many) / 2
+            clusters = _exemplars(similarities, -np.exp(middle), seed)
+            nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
+            count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
+            if count == num_clusters:
+                break
+            few, many = (middle, many) if count < num_clusters else (few, middle)
+    count = nearest.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
         inputs.warn(f"{message}, the nearest number for any preference tried")
-    return found
+    return nearest
 
 
-def _bisect(similarities, num_clusters, seed):
-    # One exemplar is best if a second costs more than all distances to the first; each row is its
-    # own exemplar if it prefers itself to the nearest other row.
-    few = np.log(-similarities.sum(axis=0).max())
-    many = np.log(-similarities[similarities < 0].max() / 2)
+def _exemplars(similarities, preference, seed):
     # With less damping some runs oscillate for ever; 15 iterations are too few for so much.
     options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": seed}
-    nearest = np.zeros(len(similarities), np.int64)
-    for _ in range(20):
-        middle = (few + many) / 2
-        engine = AffinityPropagation(affinity="precomputed", preference=-np.exp(middle), **options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
-            clusters = engine.fit_predict(similarities).astype(np.int64)
-        nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
-        count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
-        if count == num_clusters:
-            break
-        few, many = (middle, many) if count < num_clusters else (few, middle)
-    return nearest
+    engine = AffinityPropagation(affinity="precomputed", preference=preference, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
+        return engine.fit_predict(similarities).astype(np.int64)

@@ -17,9 +17,9 @@ _NEAR = 1e-8  # of its square: a product of smaller ones loses too many digits
 class Histogram(NamedTuple):
     """Numbers of unordered pairs of rows by distance, in ascending order.
 
-    Up to 8.4 million pairs each distance counts for itself, rounded to 33 binary digits; more pairs
-    are counted in bins: those above a sixteenth of the largest possible distance have the relative
-    width 4e-6, others 6e-5; 0 has its own.
+    Each distance counts for itself, rounded to 33 binary digits, or more than 8.4 million pairs are
+    counted in bins: above a sixteenth of the largest possible distance of the relative width 4e-6,
+    else of 6e-5; 0 has its own.
     """
 
     low: np.ndarray  # (b,) smallest distance of the pairs
@@ -34,29 +34,17 @@ class Histogram(NamedTuple):
 
 
 class DistanceCounter:
-    """Counts the distances of tiles; several threads may add some.
+    """Counts the distances of tiles of rows by ascending class; several threads may add some."""
 
-    Args:
-        classes: (n,) integers, in ascending order.
-        farthest: A distance that none exceeds.
-        exact: Function of (t,) and (t,) rows that returns their squared distances exactly.
-    """
-
-    def __init__(self, classes, farthest, exact):
-        self.classes, self.exact_squares, self.lock = classes, exact, threading.Lock()
+    def __init__(self, classes, farthest, exact_squares):
+        self.classes, self.exact_squares, self.lock = classes, exact_squares, threading.Lock()
         self.near, self.bins = _NEAR * farthest**2, _Bins(farthest)
         self.exact = len(classes) * (len(classes) - 1) // 2 <= _EXACT_PAIRS
         self.counts = np.zeros((2, 0 if self.exact else self.bins.count), np.int64)
         self.parts = {}  # {(row, column, kind): its distances or moments}
 
     def add(self, rows, columns, squared):
-        """Adds the distances above the diagonal of a tile.
-
-        Args:
-            rows: Slice of the rows.
-            columns: Slice of the columns, not before the rows.
-            squared: (b, c) float64 squared distances; changed.
-        """
+        """Adds the distances above the diagonal of a tile, whose (b, c) squares it changes."""
         row, column = np.divmod(np.flatnonzero(squared < self.near), squared.shape[1])
         squared[row, column] = self.exact_squares(rows.start + row, columns.start + column)
         distances = np.sqrt(squared, out=squared)
@@ -85,21 +73,18 @@ class DistanceCounter:
 
     def result(self, exponent):
         """The `Histogram`, of distances times 2**exponent."""
-        kinds = [[self.parts[p] for p in sorted(self.parts) if p[2] == kind] for kind in (0, 1)]
+        kinds = [[self.parts[p] for p in sorted(self.parts) if p[2] == kind] for kind in (1, 0)]
         if self.exact:
-            negative, positive = (rounded(np.concatenate([np.empty(0), *of])) for of in kinds)
-            low = high = np.union1d(negative, positive)
-            counts = []
-            for of in (positive, negative):
-                values, found = np.unique(of, return_counts=True)
-                counts.append(np.zeros(len(low), np.int64))
-                counts[-1][np.searchsorted(low, values)] = found
-            kinds = [[_moments(of) for of in kind] for kind in kinds]
+            distances = [rounded(np.concatenate([np.empty(0), *parts])) for parts in kinds]
+            low, places = np.unique(np.concatenate(distances), return_inverse=True)
+            high, places = low, np.split(places, [len(distances[0])])
+            counts = [np.bincount(part, minlength=len(low)) for part in places]
+            kinds = [[_moments(part) for part in parts] for parts in kinds]
         else:
             used = np.flatnonzero(self.counts.sum(axis=0))
             low, high = self.bins.ends(used)
             counts = self.counts[::-1, used]
-        (_, *negative), (_, *positive) = (_merged(kind) for kind in kinds)
+        (_, *positive), (_, *negative) = (_merged(parts) for parts in kinds)
         moments = np.ldexp([*positive, *negative], exponent).tolist()
         ends = np.ldexp(low, exponent), np.ldexp(high, exponent)
         return Histogram._make((*ends, *counts, self.exact, *moments))

@@ -53,6 +53,12 @@ class Search(NamedTuple):
         some = {name: getattr(self, name)[queries] for name in ("kept", "keys", "own")}
         return self._replace(among_themselves=False, **some)
 
+    def in_one_array(self):
+        """The search itself; raises a ValueError if its gallery comes in blocks."""
+        kind, one = type(self.gallery).__name__, isinstance(self.gallery, np.ndarray)
+        check(one, "`gallery_embeddings` must be one array", type=kind)
+        return self
+
 
 def search_of(
     embeddings,
@@ -65,27 +71,19 @@ def search_of(
     ignored_labels=(),
     own=None,
 ):
-    """Checks the arguments of `rank` and returns them as a `Search`.
-
-    Raises:
-        TypeError: If labels or groups are not integers, or embeddings not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, embeddings or labels of the
-            gallery are missing, groups are given for a part only, or all classes are ignored.
-    """
+    """The arguments of `rank` as a `Search`, checked; rows of blocks are checked as they come."""
     among_themselves = gallery_embeddings is None
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    inputs.check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
+    _check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     gallery, gallery_labels = embeddings, labels if among_themselves else gallery_labels
     if not among_themselves:
-        gallery, gallery_labels = inputs.gallery_of(embeddings, gallery_embeddings, gallery_labels)
-        inputs.check_together(
-            " if there is a gallery", groups=groups, gallery_groups=gallery_groups
-        )
+        gallery, gallery_labels = _gallery(embeddings, gallery_embeddings, gallery_labels)
+        _check_together(" if there is a gallery", groups=groups, gallery_groups=gallery_groups)
     elif gallery_groups is not None:
         shape = np.shape(gallery_groups)
         check(False, "`gallery_groups` requires a gallery", gallery_groups=shape)
-    mine = _groups_of(groups, labels)
-    others = mine if among_themselves else _groups_of(gallery_groups, gallery_labels, "gallery_")
+    mine = _groups(groups, labels)
+    others = mine if among_themselves else _groups(gallery_groups, gallery_labels, "gallery_")
     kept = _are_kept(labels, ignored_labels, "query")
     gallery_kept = _are_kept(gallery_labels, ignored_labels, "gallery row")
     classes, gallery_classes = inputs.dense_ids(labels, gallery_labels)
@@ -116,26 +114,13 @@ def apart(embeddings, labels, queries=None):
     """Splits rows into the arguments of a search, such as those of `retrieval_scores`.
 
     Args:
-        embeddings: (n, dim) floats.
-        labels: (n,) or (n, 1) integers.
-        queries: (n,) booleans: true for queries, false for gallery rows. None to use all rows as
-            both.
+        embeddings, labels: As for `class_means`, with its errors.
+        queries: (n,) booleans, some of them true and some false: true for queries, false for
+            gallery rows. None to use all rows as both.
 
     Returns:
         `(data, gallery)`: the embeddings and labels of the queries, and a dict of the keywords
         `gallery_embeddings` and `gallery_labels`, empty if `queries` is None.
-
-    Raises:
-        TypeError: If `labels` are not integers or `embeddings` not floats.
-        ValueError: If shapes disagree, an input is empty or not finite, or `queries` are not (n,)
-            booleans, some of them true and some false.
-
-    Example:
-        >>> from tfdml.evaluation import recall_at_k
-        >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
-        >>> data, gallery = apart(line, labels, np.array([True, True, False, False]))
-        >>> recall_at_k(*data, k=1, **gallery)
-        {1: 0.5}
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     if queries is None:
@@ -149,14 +134,44 @@ def apart(embeddings, labels, queries=None):
     return (embeddings[queries], labels[queries]), gallery
 
 
-def _groups_of(groups, labels, prefix=""):
+def gallery_rows(rows, queries):
+    """A block of a gallery as an array, checked: (m_i, dim) floats as wide as the queries."""
+    rows = inputs.finite_rows(rows, "gallery_embeddings")
+    inputs.check_alike("dim", embeddings=queries, gallery_embeddings=rows)
+    return rows
+
+
+def _gallery(queries, rows, labels):
+    """The embeddings of a gallery, as an array or an iterable of arrays, and (m,) ids."""
+    blocks = np.iterable(rows) and not hasattr(rows, "__array__")
+    if isinstance(rows, (list, tuple)):
+        blocks = bool(rows) and np.ndim(rows[0]) == 2
+    if not blocks and not isinstance(rows, np.memmap):
+        rows, labels = inputs.embeddings_and_labels(rows, labels, "gallery_")
+        inputs.check_alike("dim", embeddings=queries, gallery_embeddings=rows)
+        return rows, labels
+    expectation = "`gallery_embeddings` must be blocks that can be read twice, as a list"
+    check(iter(rows) is not rows, expectation, type=type(rows).__name__)
+    return rows, inputs.class_ids(labels, "gallery_labels")
+
+
+def _check_together(where="", **arrays):
+    """Raises a ValueError if only one of two arrays is given."""
+    shapes = {
+        name: None if array is None else getattr(array, "shape", type(array).__name__)
+        for name, array in arrays.items()
+    }
+    both = " and ".join(f"`{name}`" for name in arrays)
+    given = {array is None for array in arrays.values()}
+    check(len(given) == 1, f"{both} must be given together{where}", **shapes)
+
+
+def _groups(groups, labels, prefix=""):
     """(n,) integers: the groups, checked; by default each query has its own."""
     if groups is None:
         return np.zeros(len(labels), int) if prefix else 1 + np.arange(len(labels))
     groups = inputs.class_ids(groups, f"{prefix}groups")
-    shapes = {f"{prefix}groups.shape": groups.shape, f"{prefix}labels.shape": labels.shape}
-    expectation = f"`{prefix}groups` and `{prefix}labels` must have the same batch size"
-    check(len(groups) == len(labels), expectation, **shapes)
+    inputs.check_alike("batch size", **{f"{prefix}groups": groups, f"{prefix}labels": labels})
     return groups
 
 

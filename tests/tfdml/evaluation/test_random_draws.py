@@ -5,33 +5,38 @@ import numpy as np
 import pytest
 from mean_loops import hits_by_loops, means_by_loops
 
-from tfdml.evaluation import draws, few_shot_accuracies, one_per_class_scores, retrieval_scores
-from tfdml.evaluation.draws import few_shot_scores
+from tfdml.evaluation import (
+    few_shot_accuracies,
+    one_per_class_scores,
+    random_draws,
+    retrieval_scores,
+)
+from tfdml.evaluation.random_draws import few_shot_scores
 from tfdml.runs.tables import results_text
 
 
 @pytest.fixture
 def classified(monkeypatch):
     """The data of every call of `nearest_class_mean`."""
-    calls, classify = [], draws.nearest_class_mean
+    calls, classify = [], random_draws.nearest_class_mean
 
     def recording(*data, **options):
         calls.append(data)
         return classify(*data, **options)
 
-    monkeypatch.setattr(draws, "nearest_class_mean", recording)
+    monkeypatch.setattr(random_draws, "nearest_class_mean", recording)
     return calls
 
 
-@pytest.mark.parametrize(("shots", "of_counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
+@pytest.mark.parametrize(("shots", "counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
 @pytest.mark.filterwarnings("ignore:2 of 4 classes")
-def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, of_counts, rng, classified):
+def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, counts, rng, classified):
     ids = [7, -2, 2**40, 2**53 + 1]
     labels = rng.permutation(np.repeat(ids, [1, 2, 5, 8]))
     rows = rng.normal(size=(16, 3))
     found = few_shot_accuracies(rows, labels, shots=shots, k=(1, 2), draws=4)
     for number, (train, train_labels, test, test_labels) in enumerate(classified):
-        assert [int(np.sum(train_labels == i)) for i in ids] == of_counts
+        assert [int(np.sum(train_labels == i)) for i in ids] == counts
         assert sorted([*train[:, 0], *test[:, 0]]) == sorted(rows[:, 0])
         means = means_by_loops(train, train_labels)
         for k in (1, 2):
@@ -43,7 +48,9 @@ def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, of_counts, r
 def test_all_rows_are_drawn_alike_often(monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        draws, "nearest_class_mean", lambda train, *_, **__: drawn.extend(train[:, 0]) or {1: 0.0}
+        random_draws,
+        "nearest_class_mean",
+        lambda train, *_, **__: drawn.extend(train[:, 0]) or {1: 0.0},
     )
     few_shot_accuracies(np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8]), shots=2, draws=4000)
     often = np.bincount(np.array(drawn, int)) / 4000
@@ -73,9 +80,9 @@ def test_returns_the_mean_and_the_deviation_of_the_draws(rng):
         variance = sum((value - mean) ** 2 for value in values) / 4
         assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
     assert "\n\nStandard deviations over the draws:\n" in results_text(results)
-    of_one = few_shot_scores(rows, labels, draws=1)
-    assert of_one["deviations"] == {}
-    assert "deviations" not in results_text(of_one)
+    single = few_shot_scores(rows, labels, draws=1)
+    assert single["deviations"] == {}
+    assert "deviations" not in results_text(single)
 
 
 def test_galleries_of_one_row_per_class_score_as_loops_over_all_of_them(rng):
@@ -92,9 +99,9 @@ def test_galleries_of_one_row_per_class_score_as_loops_over_all_of_them(rng):
     scores = one_per_class_scores(x, labels, k=1, draws=200, metrics=("map", "mrr"))
     assert scores["map"] == scores["mrr"]
     mean, deviation = scores["map"]
-    of_galleries = np.mean(np.reshape(expected, (4, 2)), axis=1)
-    assert mean == pytest.approx(np.mean(expected), abs=4 * np.std(of_galleries) / 200**0.5)
-    assert 0.03 < deviation == pytest.approx(np.std(of_galleries), rel=0.2)
+    gallery_means = np.mean(np.reshape(expected, (4, 2)), axis=1)
+    assert mean == pytest.approx(np.mean(expected), abs=4 * np.std(gallery_means) / 200**0.5)
+    assert 0.03 < deviation == pytest.approx(np.std(gallery_means), rel=0.2)
     once = one_per_class_scores(x, labels, k=1, draws=1)
     assert {deviation for _, deviation in once.values()} == {0.0}
     assert all(type(value) is float for pair in once.values() for value in pair)

@@ -1,4 +1,4 @@
-"""Plots of pairs and of retrievals, written to images."""
+"""Figures of pairs and of retrievals, written to images."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 from tfdml.evaluation import inputs
 from tfdml.evaluation.levels import split_levels
 from tfdml.evaluation.nearest_mean import unit_rows
-from tfdml.evaluation.pairs import equal_error_rate, sample_pairs
+from tfdml.evaluation.pair_scores import equal_error_rate, sample_pairs
 from tfdml.evaluation.ranking import rank
-from tfdml.evaluation.report.pictures import picture_at
+from tfdml.evaluation.report.thumbnails import picture_at
 
 _RIGHT, _WRONG = "tab:green", "tab:red"
 _PAIRS = 10_000  # of each kind
@@ -20,33 +20,13 @@ _SHOWN = 20  # characters shown of the name of an image, from its end
 def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, seed=0):
     """Plots histograms of the scores of positive and negative pairs, drawn at random.
 
-    One plot for the learned similarity, if any, one for the distance, and one for the distance at
-    each level of several, of rows scaled to unit length. The titles give the equal error rate of
-    the pairs: the less the histograms overlap, the lower.
-
-    Args:
-        embeddings: As for `write_report`.
-        labels: As for `write_report`.
-        path: Path of the image, such as `scores.png`.
-        similarity: Callable of rows (i, dim) and (i, dim) that returns the (i,) scores of the
-            pairs, larger for more similar pairs, such as a `PDDM` layer; None plots only distances.
-        levels: Number of equal parts of the embeddings, those of the exits of a network.
-        seed: Seed of the pairs.
-
-    Returns:
-        The matplotlib figure.
-
-    Raises:
-        TypeError: If labels are not integers, embeddings not floats or `similarity` not callable.
-        ValueError: If shapes disagree, rows or scores are not finite, there are no pairs of one
-            kind, or an option is out of range.
+    One plot for the learned similarity of pairs, if any, one for the distance, and one for the
+    distance at each level of several. The titles give the equal error rate of the pairs.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b);
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, Figure 4.
     """
-    inputs.check_callable_or_none(similarity=similarity)
-    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     drawn = sample_pairs(labels, _PAIRS, seed=seed)
     plotted = [("learned similarity", embeddings, similarity)] if similarity else []
     plotted.append(("Euclidean distance", embeddings, None))
@@ -69,37 +49,23 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
     return figure
 
 
-def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names=None, seed=0):
+def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, seed=0):
     """Draws a few random queries and their nearest images, as ranked by `rank`.
 
     One row per query: its image, then the images found, best first, in solid green frames if of its
     class and in dashed red ones if not. Below each are its score S, if there is a similarity, and
     its Euclidean distance D.
 
-    Args:
-        picture_of: As for `write_report`, with its errors.
-        embeddings: As for `rank`, with its errors.
-        labels: As for `rank`.
-        path: Path of the image, such as `retrievals.png`.
-        similarity: As for `rank`, such as `PDDM.matrix`; None ranks by distance.
-        names: (n,) texts, such as paths, whose last 20 characters are shown above the images.
-        seed: Seed of the queries.
-
-    Returns:
-        The matplotlib figure.
-
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
     """
-    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     count, top = min(_QUERIES, len(labels)), min(_FOUND, len(labels) - 1)
     rows = np.random.default_rng(seed).choice(len(labels), count, replace=False)
     options = {"similarity": similarity, "nearest": top, "depth": 0, "own": rows}
     ranking = rank(embeddings[rows], labels[rows], embeddings, labels, **options)
     figure = Figure(figsize=(1.3 * (top + 1), 1.6 * count), layout="constrained")
     grid = figure.subplots(count, top + 1, squeeze=False)
-    ranked = (np.asarray(found) for found in (ranking.nearest, ranking.distances))
-    for axes, query, *found in zip(grid, rows, *ranked, strict=True):
+    for axes, query, *found in zip(grid, rows, ranking.nearest, ranking.distances, strict=True):
         _draw_image(axes[0], picture_of, query, "black", "-", names)
         axes[0].set_xlabel("query", fontsize="small")
         for cell, row, score in zip(axes[1:], *found, strict=True):
@@ -125,7 +91,6 @@ def _pair_scores(a, b, similarity):
 def _draw_image(axes, picture_of, row, color, line, names):
     axes.imshow(np.asarray(picture_at(picture_of, row, _SIDE)), cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])
-    if names is not None:
-        axes.set_title(names[row][-_SHOWN:], fontsize=5, parse_math=False)
+    axes.set_title(names[row][-_SHOWN:], fontsize=5, parse_math=False)
     for spine in axes.spines.values():
         spine.set(edgecolor=color, linewidth=3, linestyle=line)
