@@ -130,7 +130,7 @@ def export_again(settings, options, run, trained, out):
 
 def rounding_scores(served, trained, **kept):
     """`precision_scores` of rounded weights; nothing, with a warning, if they cannot be scored."""
-    from tfdml.runs.scored_export import score_rounded
+    from tfdml.runs.exporting import score_rounded
 
     try:
         return {"precision_scores": score_rounded(served, trained, **kept)}

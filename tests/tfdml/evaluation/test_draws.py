@@ -7,7 +7,7 @@ from mean_loops import hits_by_loops, means_by_loops
 
 from tfdml.evaluation import draws, few_shot_accuracies, one_per_class_scores, retrieval_scores
 from tfdml.evaluation.draws import few_shot_scores
-from tfdml.runs.tables import results_text
+from tfdml.runs.printed import results_text
 
 
 @pytest.fixture
