@@ -1,6 +1,7 @@
 import keras
 
-from tfdml import layers, losses, models, optimizers, registration
+from tfdml import layers, losses, models, optimizers
+from tfdml.models import registration
 
 
 def test_every_registered_class_is_listed():
