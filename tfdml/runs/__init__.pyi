@@ -1,3 +1,4 @@
+from . import exporting as exporting
 from .checkpoints import load_checkpoint as load_checkpoint
 from .checkpoints import read_model as read_model
 from .compared_runs import compare as compare
@@ -5,6 +6,7 @@ from .exporting import assets_of as assets_of
 from .exporting import export_scored as export_scored
 from .exporting import exported_rows as exported_rows
 from .exporting import model_to_export as model_to_export
+from .exporting import score_rounded as score_rounded
 from .interrupts import resumable as resumable
 from .network import build_model as build_model
 from .network import check_network as check_network
