@@ -70,11 +70,11 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     content = scores(here / "saved_models" / "small")
     assert embeddings.shape[1] == 12
     for number, level in enumerate(split_levels(embeddings, 3), start=1):
-        of_level = content["levels"][f"level {number}"]
-        assert of_level["recall@1"] == pytest.approx(recall_at_k(level, labels, k=1)[1], abs=2e-3)
+        found = content["levels"][f"level {number}"]
+        assert found["recall@1"] == pytest.approx(recall_at_k(level, labels, k=1)[1], abs=2e-3)
         expected = distance_statistics(level, labels)
-        assert of_level["positive_mean"] == pytest.approx(expected["positive_mean"], rel=1e-5)
-    alone = [of_level["recall@1"] for of_level in content["levels"].values()]
+        assert found["positive_mean"] == pytest.approx(expected["positive_mean"], rel=1e-5)
+    alone = [found["recall@1"] for found in content["levels"].values()]
     assert len(set(alone)) == 3
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)

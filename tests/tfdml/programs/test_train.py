@@ -64,9 +64,9 @@ def test_the_saved_model_scores_what_the_run_reported(finished):
 
 
 @pytest.fixture(scope="module")
-def of_photos(tmp_path_factory):
+def photo_run(tmp_path_factory):
     """A folder with images, and a run on them under a name of its own."""
-    folder = tmp_path_factory.mktemp("of_photos")
+    folder = tmp_path_factory.mktemp("photos")
     photos = write_images(folder / "photos", dict.fromkeys("abcd", 2))
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16"]
     arguments = ["--loss", "npair", "--classes_per_batch", "2", *data, *TWO_STEPS]
@@ -74,8 +74,8 @@ def of_photos(tmp_path_factory):
     return folder, [str(argument) for argument in arguments]
 
 
-def test_trains_on_a_folder_of_images_and_serves_their_bytes(of_photos):
-    folder, _ = of_photos
+def test_trains_on_a_folder_of_images_and_serves_their_bytes(photo_run):
+    folder, _ = photo_run
     version = folder / "saved_models" / "folder_npair" / "1"
     serve = tf.saved_model.load(str(version)).signatures["serving_default"]
     contents = [(folder / "photos" / "d" / f"{number}.png").read_bytes() for number in range(2)]
@@ -86,14 +86,14 @@ def test_trains_on_a_folder_of_images_and_serves_their_bytes(of_photos):
     np.testing.assert_allclose(served, expected, atol=1e-5)
 
 
-def test_a_second_run_of_a_name_gets_a_number(of_photos, monkeypatch):
-    folder, arguments = of_photos
+def test_a_second_run_of_a_name_gets_a_number(photo_run, monkeypatch):
+    folder, arguments = photo_run
     monkeypatch.chdir(folder)
     assert train.parse(arguments)[0].run == "folder_npair_2"
 
 
-def test_a_test_split_of_a_few_images_is_scored_by_the_neighbours_it_has(of_photos):
-    scores = scores_of(of_photos[0] / "runs" / "folder_npair")
+def test_a_test_split_of_a_few_images_is_scored_by_the_neighbours_it_has(photo_run):
+    scores = scores_of(photo_run[0] / "runs" / "folder_npair")
     assert list(scores["trained"]) == list(scores["untrained"]) == ["recall@1", "recall@2"]
 
 

@@ -114,5 +114,5 @@ def test_options_of_samplers_are_those_of_their_batches(sampler):
     batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
     parameters = inspect.signature(batches).parameters.values()
     options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
-    of_loading = ["preprocessing"] if sampler == "groups" else ["preprocessing", "part"]
-    assert [*SAMPLER_OPTIONS[sampler], *of_loading] == options
+    others = ["preprocessing"] if sampler == "groups" else ["preprocessing", "part"]
+    assert [*SAMPLER_OPTIONS[sampler], *others] == options
