@@ -75,7 +75,7 @@ for _kind in (_Loader, _Dumper):
     _exponent = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
     _kind.add_implicit_resolver("tag:yaml.org,2002:float", _exponent, list("-+0123456789"))
 for _tag in (_TEXT, "tag:yaml.org,2002:timestamp"):
-    _Loader.add_constructor(_tag, lambda loader, node: _Text(loader.construct_scalar(node)))
+    _Loader.add_constructor(_tag, lambda loader, node: _Text(node.value))
 _Dumper.add_representer(_Text, yaml.SafeDumper.represent_str)
 jsonargparse.typing.register_type(_Text, serializer=lambda text: text)
 

@@ -44,7 +44,7 @@ class Run:
 
     @property
     def folder(self):
-        return RUNS / self.recipe.run
+        return RUNS / (self.recipe.run or "")
 
     @property
     def step(self):
@@ -77,7 +77,9 @@ class Run:
     @contextlib.contextmanager
     def resumable(self):
         """Within it, what stops this run or another worker says how to go on."""
-        go_on = f"Go on with: {program_call('train')} --run {shlex.quote(self.recipe.run)} --resume"
+        go_on = (
+            f"Go on with: {program_call('train')} --run {shlex.quote(self.folder.name)} --resume"
+        )
         go_on += f" --devices {self.devices.text}" if self.devices.text else ""
         splits = self.images.dataset.splits.values()
         with runs.resumable(go_on, splits), self.devices.stopping_together(go_on):
