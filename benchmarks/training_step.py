@@ -24,7 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import pipelines
 from benchmarks.timing import seconds_of
 from pipelines.split import Dataset
-from tfdml.programs import train
+from tfdml.runs.network import build_model
+from tfdml.runs.recipe_flags import recipe_of
 
 
 def main():
@@ -34,15 +35,19 @@ def main():
     parser.add_argument("recipes", type=pathlib.Path, nargs="+", help="YAML files of settings")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn; default: 3")
     parser.add_argument("--turns", type=int, default=3, help="the fastest counts; default: 3")
-    own, settings = train.split_at_dashes(parser, sys.argv[1:], ("--devices", "--resume"))
-    arguments = parser.parse_args(own)
+    words = [*sys.argv[1:], "--"]
+    settings = words[words.index("--") + 1 : -1]
+    arguments = parser.parse_args(words[: words.index("--")])
+    for flag in settings:
+        if flag.partition("=")[0] in ("--devices", "--resume"):
+            parser.error(f"{flag} cannot stand behind --")
     for name in ("steps", "turns"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} must be >= 1. Received: {getattr(arguments, name)}")
     width = max(len(str(path)) for path in arguments.recipes)
     print(f"{'recipe':{width}}{'s/step':>10}{'CPU':>10}{'of bare':>10}{'steps':>10}{'hours':>10}")
     for path in arguments.recipes:
-        recipe = without_weights(train.recipe_of(["--config", str(path), *settings]))
+        recipe = without_weights(recipe_of(["--config", str(path), *settings]))
         if recipe.image_size is None:
             parser.error(f"{path} must have an `image_size`: give one behind --")
         recipe, _ = recipe.completed(recipe.classes_per_batch or 32)
@@ -97,7 +102,7 @@ def model_on_noise(recipe):
     pixels = np.random.default_rng(0).integers(0, 256, (recipe.batch_size, *size), np.uint8)
     split = pipelines.Split(pixels, np.repeat(np.arange(classes), images))
     other = pipelines.Split(pixels[:2], np.array([classes, classes]))
-    model = train.build_model(recipe, split, Dataset("noise", split, other, image_size=size))
+    model = build_model(recipe, split, Dataset("noise", split, other, image_size=size))
     return model, (pixels.astype("float32"), split.labels)
 
 

@@ -79,9 +79,9 @@ def free_addresses(count):
 
 def measure(arguments):
     """Prints the seconds of a step and of its collective operations, from within a worker."""
-    from tfdml.runs.devices import of_environment
+    from tfdml.runs.devices import find_devices
 
-    devices = of_environment().started()
+    devices = find_devices().start()
     import keras
     import numpy as np
     import tensorflow as tf

@@ -78,6 +78,14 @@ def _own_cache(tmp_path_factory):
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.fixture(scope="module")
+def without_xla():
+    """Models whose compilation is left to Keras train without XLA, which takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("keras.src.trainers.trainer.model_supports_jit", lambda model: False)
+        yield
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

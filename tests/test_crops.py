@@ -11,7 +11,8 @@ from small_runs import rejection
 import pipelines
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
-from tfdml.runs.scoring.embedded import embed
+from tfdml.runs.run_images import load_images
+from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
@@ -113,7 +114,7 @@ def test_an_export_of_the_run_reads_images_alike(version, signatures, monkeypatc
 def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, flip, version):
     data = ["--dataset", "folder", "--data_dir", "photos", "--run", "unused"]
     recipe, *_ = train.parse([*data, *SETTINGS, *arguments])
-    *_, dataset = train.load_images(recipe)
+    *_, dataset = load_images(recipe)
     assert (dataset.augmentation.crop, dataset.augmentation.flip) == (crop, flip)
     assert dataset.preprocessing.warp_size == recipe.warp_size
 
@@ -121,7 +122,7 @@ def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, f
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--warp_size", "0"], "Received: warp_size=0, image_size="),
+        (["--warp_size", "0"], "`warp_size` must be an integer > 0. Received: warp_size=0"),
         (["--warp_size", "9", "--image_size", "10"], "Received: warp_size=9, image_size=10"),
         (["--warp_size", "100"], "Received: warp_size=100, image_size"),
         (["--mean_image", "none.npy"], "`mean_image` must be an existing file"),

@@ -19,6 +19,8 @@ from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import megabytes
 
+pytestmark = pytest.mark.usefixtures("without_xla")
+
 SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "5"]
 SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]
 OPTIONS = ["--export_options.licence", "CC-BY-4.0", "--export_options.on_bad_image", "nan"]
@@ -201,7 +203,7 @@ def test_evaluate_rejects_to_export_what_it_does_not_score(arguments, message, h
 
 def test_evaluate_rejects_a_large_gallery_before_it_embeds(here, monkeypatch, capsys):
     monkeypatch.setattr("tfdml.serving.nearest.MOST_ROWS", 9)
-    monkeypatch.setattr("tfdml.runs.scoring.embedded.embed", lambda *_: pytest.fail("embedded"))
+    monkeypatch.setattr("tfdml.runs.scoring.embed", lambda *_: pytest.fail("embedded"))
     with pytest.raises(SystemExit, match="2"):
         evaluate.main([str(MODEL), "--export", "x", "--export_gallery"])
     expected = "a gallery has from 1 to 9 rows; use an index for more. Received: rows="

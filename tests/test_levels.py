@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import pathlib
-import re
 import shutil
 import sys
 
@@ -16,12 +15,15 @@ from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, weigh_levels
-from tfdml.models import EmbeddingModel, build_embedder
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
+from tfdml.runs.network import build_model
+from tfdml.runs.requirements import check_model
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
+
+pytestmark = pytest.mark.usefixtures("without_xla")
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
@@ -68,11 +70,11 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     content = scores(here / "saved_models" / "small")
     assert embeddings.shape[1] == 12
     for number, level in enumerate(split_levels(embeddings, 3), start=1):
-        of_level = content["levels"][f"level {number}"]
-        assert of_level["recall@1"] == pytest.approx(recall_at_k(level, labels, k=1)[1], abs=2e-3)
+        found = content["levels"][f"level {number}"]
+        assert found["recall@1"] == pytest.approx(recall_at_k(level, labels, k=1)[1], abs=2e-3)
         expected = distance_statistics(level, labels)
-        assert of_level["positive_mean"] == pytest.approx(expected["positive_mean"], rel=1e-5)
-    alone = [of_level["recall@1"] for of_level in content["levels"].values()]
+        assert found["positive_mean"] == pytest.approx(expected["positive_mean"], rel=1e-5)
+    alone = [found["recall@1"] for found in content["levels"].values()]
     assert len(set(alone)) == 3
     together = recall_at_k(embeddings, labels, k=1)[1]
     assert content["scores"]["recall@1"] == pytest.approx(together, abs=2e-3)
@@ -97,6 +99,9 @@ def test_levels_are_weighed(here, embeddings):
         weigh_levels(embeddings[:20], (1, 2, 3)),
         atol=1e-6,
     )
+    for weights in ((1, 2), (1, 2, 3, 4), (1,), 3):
+        with pytest.raises(ValueError, match=r"one number per level. Received: .*, levels=3"):
+            model.embed(images, level_weights=weights)
 
 
 @pytest.mark.parametrize("levels", [pytest.param(1, marks=pytest.mark.slow), 2])
@@ -141,15 +146,6 @@ def test_a_version_of_fewer_steps_is_of_the_same_run(here):
     exporting.check_same_run(out, trained)
 
 
-def test_a_stray_file_is_no_version(tmp_path):
-    (tmp_path / "7").write_text("no version")
-    (tmp_path / "6").mkdir()
-    with pytest.raises(FileNotFoundError, match="no SavedModel at"):
-        newest_version(tmp_path)
-    (tmp_path / "6" / "saved_model.pb").touch()
-    assert newest_version(tmp_path) == tmp_path / "6"
-
-
 def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
@@ -174,13 +170,6 @@ def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     ]
     assert len(signatures[0]) == 6
     assert len(signatures[1]) == 4
-
-
-@pytest.mark.parametrize("weights", [(1, 2), (1, 2, 3, 4), (1,), 3])
-def test_an_embedding_has_a_weight_for_each_level(weights):
-    embedder = build_embedder("small_cnn", 4, input_shape=(8, 8, 1), levels=3)
-    with pytest.raises(ValueError, match=r"one number per level. Received: .*, levels=3"):
-        EmbeddingModel(embedder).embed(np.zeros((1, 8, 8, 1)), level_weights=weights)
 
 
 @pytest.mark.slow
@@ -238,51 +227,20 @@ def test_export_rejects_what_there_is_not(arguments, message, trained, monkeypat
     assert not list(pathlib.Path("saved_models").glob("small_levels*"))
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ("[1, 2]", "`level_weights` must have one number for each level .*levels=3"),
-        ("[0, 0, 0]", "`level_weights` must be >= 0, and not all 0. Received"),
-        ("[1, -1, 1]", "`level_weights` must be >= 0, and not all 0. Received"),
-        ("[]", "`level_weights` must be >= 0, and not all 0. Received"),
-        ("[1, 1, 1]", "`level_weights` is for `rank_by` distance"),
-    ],
-)
-def test_evaluate_rejects_wrong_weights(weights, message, here, capsys):
-    arguments = ["--level_weights", weights]
-    arguments += ["--rank_by", "similarity"] if "rank_by" in message else []
-    with pytest.raises(SystemExit, match="2"):
-        evaluate.main([str(here / "saved_models" / "small"), *arguments])
-    assert re.search(message, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--levels", "2"], "`levels` must be those of loss 'hdc', 3. Received: levels=2"),
-        (["--levels", "4"], "`levels` must be 1, 2 or 3. Received: levels=4"),
-        (
-            ["--backbone", "alexnet"],
-            "backbone 'alexnet' has levels from 1 to 1. Received: levels=3",
-        ),
-        (["--dropout", "[0.5, 0.5]"], "`dropout` must be one number, or one for each level"),
-        (["--dropout", "[0.5, 1.0, 0]"], "`dropout` must be >= 0 and < 1"),
-    ],
-)
-def test_train_rejects_levels_that_do_not_fit(arguments, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="2"):
-        train.main([*SMALL, *arguments])
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_evaluate_rejects_weights_of_other_levels(here):
+    result = programs.run(
+        evaluate.main, here / "saved_models" / "small", "--level_weights", "[1, 2]", cwd="."
+    )
+    expected = "`level_weights` must have one number for each level of a model with several"
+    assert expected in result.sentence
 
 
 def test_another_loss_may_train_all_levels_as_one():
     recipe, *_ = train.parse(["--loss", "contrastive", "--levels", "3", "--run", "unused"])
-    train.check_model(recipe)
+    check_model(recipe)
     dataset = pipelines.load("digits")
     recipe, _ = recipe.completed(5)
-    assert train.build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)
+    assert build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from small_runs import SMALL, write_images
 import pipelines
 from tfdml.programs import train
 
+pytestmark = pytest.mark.usefixtures("without_xla")
+
 ROOT = pathlib.Path(__file__).parents[1]
 SCRIPT = str(ROOT / "train.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}

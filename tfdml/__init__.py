@@ -8,7 +8,7 @@
 import lazy_loader
 import wrapt
 
-from tfdml.registration import register
+from tfdml.models.registration import register
 
 __version__ = "0.1.0"
 

@@ -7,6 +7,6 @@ from . import models as models
 from . import optimizers as optimizers
 from . import serving as serving
 from .models import EmbeddingModel as EmbeddingModel
-from .registration import register as register
+from .models.registration import register as register
 
 __version__: str

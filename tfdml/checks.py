@@ -24,12 +24,7 @@ class Bare(str):
 
 
 def check(holds, expectation, **received):
-    """Raises a ValueError that states the expectation and what was received.
-
-    >>> check(-1.0 > 0, "`margin` must be > 0", margin=-1.0)
-    Traceback (most recent call last):
-    ValueError: `margin` must be > 0. Received: margin=-1.0
-    """
+    """Raises a ValueError: "`margin` must be > 0. Received: margin=-1.0"."""
     if not holds:
         raise ValueError(f"{expectation}. {_received(received)}")
 
@@ -41,13 +36,7 @@ def check_type(holds, expectation, **received):
 
 
 def check_shapes(holds, expectation, **arrays):
-    """Like `check`; states the shapes of arrays or tensors.
-
-    >>> import numpy as np
-    >>> check_shapes(False, "`rows` must be (n, dim)", rows=np.zeros(3))
-    Traceback (most recent call last):
-    ValueError: `rows` must be (n, dim). Received: rows.shape=(3,)
-    """
+    """Like `check`; states the shapes of arrays or tensors: `rows.shape=(3,)`."""
     check(holds, expectation, **{f"{name}.shape": tuple(a.shape) for name, a in arrays.items()})
 
 
@@ -63,10 +52,7 @@ def check_finite(**values):
 
 
 def check_integer(least=None, /, **values):
-    """Checks that each named value is an integer, of Python or NumPy, and not a bool.
-
-    With `least` it must also be at least that, and below 2**63. Returns them as plain integers.
-    """
+    """Checks that each is an integer, with `least` from it to 2**63; returns plain integers."""
     for name, value in values.items():
         check_type(_is(numbers.Integral, value), f"`{name}` must be an integer", **{name: value})
         if least is not None:
@@ -125,21 +111,14 @@ def check_image_size(of="", /, **values):
 
 
 def check_fits(needed, what, **received):
-    """Checks that `needed` bytes fit in the memory of this machine, or of its container.
-
-    >>> check_fits(10**18, "the embeddings", rows=9)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: the embeddings must fit in the memory, ... rows=9, needed='1,000,000,000.0 GB'
-    """
+    """Checks that `needed` bytes fit in the memory of this machine, or of its container."""
     memory = _memory()
     expectation = f"{what} must fit in the memory, {memory / 1e9:,.1f} GB"
     check(needed <= memory, expectation, **received, needed=f"{needed / 1e9:,.1f} GB")
 
 
 def check_keras(*names):
-    """Checks settings of Keras, which it has read, or will read, from its file and the environment.
-
-    Does not import Keras.
+    """Checks settings of Keras in its file and the environment, without importing it.
 
     Args:
         *names: `floatx`, `image_data_format` or `backend`; all that programs need if none is given.
@@ -180,21 +159,12 @@ def _settings_of_keras(file):
 
 
 def unknown_name(kind, name, available):
-    """The error message for an unknown name, with the nearest spelling.
-
-    >>> unknown_name("loss", "liftd", ["lifted", "triplet"])
-    "Unknown loss 'liftd'. Did you mean 'lifted'? Available: lifted, triplet."
-    """
+    """The message "Unknown loss 'liftd'. Did you mean 'lifted'? Available: lifted, triplet."."""
     return f"Unknown {kind} {name!r}. {_suggestion(name, available)}"
 
 
 def check_options(owner, given, available):
-    """Checks that each of the given names of options is available.
-
-    >>> check_options("loss 'triplet'", ["magrin"], ["margin"])
-    Traceback (most recent call last):
-    ValueError: loss 'triplet' has no option 'magrin'. Did you mean 'margin'? Available: margin.
-    """
+    """Raises a ValueError: "loss 'triplet' has no option 'magrin'. Did you mean 'margin'? ..."."""
     for option in given:
         if option not in available:
             suggestion = _suggestion(option, available)
@@ -202,11 +172,7 @@ def check_options(owner, given, available):
 
 
 def conversion(name, shape, dtype):
-    """How to make class ids of names or one-hot rows, for the end of an expectation; else empty.
-
-    >>> conversion("labels", (9,), "<U3")
-    '; convert names by np.unique(labels, return_inverse=True)[1]'
-    """
+    """How to make class ids of names or one-hot rows, for the end of an expectation; else empty."""
     if not any(kind in str(dtype) for kind in ("int", "float", "bool", "complex")):
         return f"; convert names by np.unique({name}, return_inverse=True)[1]"
     if len(shape) == 2 and shape[1] != 1:

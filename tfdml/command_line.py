@@ -16,7 +16,7 @@ import warnings
 import jsonargparse
 import yaml
 
-from tfdml.checks import nearest, unknown_name
+from tfdml.checks import check, nearest, unknown_name
 from tfdml.files import check_settings, read_text
 
 # In characters of every encoding, as of what `--print_config` prints.
@@ -24,27 +24,36 @@ jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=Fals
 
 SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 if typing.TYPE_CHECKING:
+    Count = int
     PositiveInt = int
     Seed = int
+    NotNegative = float
     OpenShare = float
+    Positive = float
     Share = float
 else:
-    PositiveInt, OpenShare = jsonargparse.typing.PositiveInt, jsonargparse.typing.OpenUnitInterval
-    _restricted = jsonargparse.typing.restricted_number_type
-    Share = _restricted("Share", float, [(">=", 0), ("<", 1)])
-    Seed = _restricted("Seed", int, [(">=", 0), ("<", 2**32)])
+    Count, PositiveInt = jsonargparse.typing.NonNegativeInt, jsonargparse.typing.PositiveInt
+    OpenShare = jsonargparse.typing.OpenUnitInterval
+    _number = jsonargparse.typing.restricted_number_type
+    Seed = _number("Seed", int, [(">=", 0), ("<", 2**32)])
+    NotNegative = _number("NotNegative", float, [(">=", 0), ("<", float("inf"))])
+    Positive = _number("Positive", float, [(">", 0), ("<", float("inf"))])
+    Share = _number("Share", float, [(">=", 0), ("<", 1)])
 _IN_WORDS = {
     int: "an integer",
     float: "a number",
     bool: "true or false",
     str: "a text",
+    Count: "an integer >= 0",
     PositiveInt: "an integer > 0",
-    OpenShare: "a number > 0 and < 1",
-    Share: "a number >= 0 and < 1",
     Seed: "an integer >= 0 and < 2**32",
+    NotNegative: "a number >= 0",
+    OpenShare: "a number > 0 and < 1",
+    Positive: "a number > 0",
+    Share: "a number >= 0 and < 1",
 }
 _TEXT, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
-_OF_WRONG_TYPE = (
+_WRONG_TYPE = (
     r'Parser key "(\w+)": (?:(?:Expected a|Does not validate).* value: (.*)|'
     r"Not of type \w+: (?:.*: |.*, not )?'?(.*?)'?(?: does not conform .*)?$)"
 )
@@ -57,9 +66,6 @@ class _Text(str):
 class _Loader(yaml.SafeLoader):
     """Reads `1e5` as a number, as JSON does, and a date as a text."""
 
-    def construct_text(self, node):
-        return _Text(self.construct_scalar(node))
-
 
 class _Dumper(yaml.SafeDumper):
     """Quotes texts that are numbers to `_Loader` or to `yaml.safe_load`."""
@@ -69,7 +75,7 @@ for _kind in (_Loader, _Dumper):
     _exponent = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
     _kind.add_implicit_resolver("tag:yaml.org,2002:float", _exponent, list("-+0123456789"))
 for _tag in (_TEXT, "tag:yaml.org,2002:timestamp"):
-    _Loader.add_constructor(_tag, _Loader.construct_text)
+    _Loader.add_constructor(_tag, lambda loader, node: _Text(node.value))
 _Dumper.add_representer(_Text, yaml.SafeDumper.represent_str)
 jsonargparse.typing.register_type(_Text, serializer=lambda text: text)
 
@@ -85,6 +91,32 @@ def from_yaml(text) -> typing.Any:
         return _plain(yaml.load(text, _Loader))
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
+
+
+class Settings:
+    """A dataclass of settings, whose errors state the settings that they name."""
+
+    def check(self, holds, expectation, *names):
+        """As `checks.check`, of the settings in backticks in the expectation, and of `names`."""
+        named = [*names, *re.findall(r"`(\w+)`", expectation)]
+        received = {name: getattr(self, name) for name in named if hasattr(self, name)}
+        check(holds, expectation, **received)
+
+    def check_default(self, names, expectation):
+        """Rejects the named settings off their defaults; `{name}` and `{default}` are filled in."""
+        for name in self.changed(names):
+            default = getattr(type(self), name, None)
+            self.check(False, expectation.format(name=name, default=default))
+
+    def changed(self, names):
+        """The names, of those given, of the settings that are not at their defaults."""
+        # A dataclass keeps its defaults as attributes of the class, except those of dicts.
+        return [name for name in names if getattr(self, name) != getattr(type(self), name, {})]
+
+    def given(self, *names):
+        """{name: value} of the named settings that are not None."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class Parser(jsonargparse.ArgumentParser):
@@ -131,7 +163,7 @@ class Parser(jsonargparse.ArgumentParser):
                 action.nargs, action.required = "?", False
 
     def parse_args(self, args=None, namespace=None, **kwargs):
-        """As `jsonargparse.ArgumentParser.parse_args`; rejects flags that it would misread."""
+        """As that of jsonargparse; rejects flags that it would misread."""
         words = [""]
         for word in sys.argv[1:] if args is None else args:
             deep = re.match(r"(--\w+\.\w+)\.(\w+)", word)
@@ -147,7 +179,6 @@ class Parser(jsonargparse.ArgumentParser):
         return super().parse_args(words[1:], namespace, **kwargs)
 
     def _parse_optional(self, arg_string):
-        """That a text is no flag, though it may begin with a dash."""
         return None if isinstance(arg_string, _Text) else super()._parse_optional(arg_string)
 
     def _is_text(self, flag, value):
@@ -189,14 +220,14 @@ class Parser(jsonargparse.ArgumentParser):
             omitted = name in getattr(self._settings, "omissible", ())
             if value is None and not omitted and type(None) not in _members(self._types[name]):
                 self._file = self._last_file
-                self.error(self._of_wrong_type(name, "null"))
+                self.error(self._wrong_type(name, "null"))
         try:
             return self._settings(**values)
         except (TypeError, ValueError) as error:
             self.error(str(error))
 
     def parse_path(self, path, **kwargs):
-        """As `jsonargparse.ArgumentParser.parse_path`, in UTF-8; its errors name the file."""
+        """As that of jsonargparse, in UTF-8; its errors name the file."""
         try:
             text = read_text(os.path.expanduser(path))
             self._file = path
@@ -213,12 +244,12 @@ class Parser(jsonargparse.ArgumentParser):
         return text
 
     def error(self, message, ex=None) -> typing.NoReturn:
-        """Exits with code 2 and the message in one line, with the nearest flag for a misspelt."""
+        """Exits with code 2 and the message in one line, with the nearest flag to a misspelt."""
         message = re.sub("Unexpected config:.*", "not lines of `name: value`", message, flags=re.S)
         message = " ".join(message.split())
-        wrong = re.search(_OF_WRONG_TYPE, message)
+        wrong = re.search(_WRONG_TYPE, message)
         if wrong and wrong[1] in self._types:
-            message = self._of_wrong_type(wrong[1], wrong[2] or wrong[3])
+            message = self._wrong_type(wrong[1], wrong[2] or wrong[3])
         if "is not accepted" in message:  # a key, found once the file is read
             self._file = self._last_file
         if self._file:
@@ -231,7 +262,7 @@ class Parser(jsonargparse.ArgumentParser):
                 break
         fail(self.prog, message)
 
-    def _of_wrong_type(self, name, value):
+    def _wrong_type(self, name, value):
         return f"`{name}` must be {_in_words(self._types[name])}. Received: {name}={value}"
 
 
@@ -240,7 +271,6 @@ def _types_of(settings):
 
 
 def _members(kind):
-    """The types of a union; the type itself of others."""
     unions = (types.UnionType, typing.Union)  # the second of literals
     return typing.get_args(kind) if typing.get_origin(kind) in unions else [kind]
 
@@ -257,7 +287,6 @@ def _plain(value) -> typing.Any:
 
 
 def _documented(settings):
-    """The docstring of a dataclass, with the arguments that those it derives from document."""
     docs = [inspect.cleandoc(kind.__doc__ or "") for kind in settings.__mro__[:-1]]
     return "\n".join([docs[0], *(doc.partition("Args:\n")[2] for doc in docs[1:])])
 
@@ -298,12 +327,6 @@ def command_of(program, description, commands, arguments=None):
 
     Without a command, and for `--help`, it prints the description and exits with code 0; for an
     unknown one, a sentence with code 2.
-
-    Args:
-        program: Name of the program.
-        description: Its docstring.
-        commands: Names of its commands.
-        arguments: List of texts; those of the process if None.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     command = arguments[0] if arguments else "--help"
@@ -322,10 +345,9 @@ def verbosity():
 
 @contextlib.contextmanager
 def one_sentence(program, *errors, stopped="stopped", code=2, hint=""):
-    """Turns the named errors, which carry a sentence for the user, into that sentence and `hint`.
+    """Exits with `code` and the sentence of one of the errors, after Ctrl-C with code 130.
 
-    They exit with `code`. Warnings are a sentence too. After Ctrl-C it prints what `stopped` says
-    and exits with code 130.
+    Warnings are a sentence too.
     """
     formatted = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{program}: warning: {message}\n"

@@ -26,9 +26,9 @@ from tfdml.experiments.results import RESULTS, write_results
 from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
 from tfdml.experiments.tuning import best_setting, ends
 from tfdml.files import check_writable, write_text
-from tfdml.programs import train
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
+from tfdml.runs.requirements import check_files, check_model
 from tfdml.runs.table import changes_of, read_table
 
 PLAN = "plan.txt"
@@ -96,8 +96,8 @@ def check_rows(rows):
         for changed in ends(row.ranges):
             recipe = recipe_of(row.table, row.name, changed)
             try:
-                train.check_files(recipe)
-                train.check_model(recipe)
+                check_files(recipe)
+                check_model(recipe)
             except (ValueError, TypeError) as error:
                 where = "".join(f", {name} {value}" for name, value in changed.items())
                 raise ValueError(f"{row.table.name}, row {row.name}{where}: {error}") from None

@@ -13,6 +13,11 @@ import uuid
 
 import yaml
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
 _LONGEST_SETTINGS = 2**16  # characters
 _MOST_SETTINGS = 10_000  # values
@@ -25,21 +30,11 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 def replacing(path, unfinished=None):
     """Yields a path to write to, which replaces `path` if the block succeeds.
 
-    A crash leaves the old file or the new one, never half of one. System errors that name no file,
-    such as that of a full disk, get the name of this one.
+    A crash leaves the old file or the new one, never half of one.
 
     Args:
         path: `pathlib.Path` of the file, which may exist.
-        unfinished: Path to write to, in the same folder; if None, one with a unique name that ends
-            in `.unfinished`, so that processes that write the same file do not collide.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "scores.txt")
-        >>> with replacing(path) as unfinished:
-        ...     _ = unfinished.write_text("0.5", encoding="utf-8")
-        >>> path.read_text(encoding="utf-8"), [file.name for file in path.parent.iterdir()]
-        ('0.5', ['scores.txt'])
+        unfinished: Path to write to, in the same folder; if None, one with a unique name.
     """
     unfinished = unfinished or path.with_name(f"{uuid.uuid4().hex}.unfinished")
     try:
@@ -65,25 +60,15 @@ def naming(path):
 
 @contextlib.contextmanager
 def locked(folder, taken):
-    """Locks a folder within the block, at most while the process lives, by a file `.lock` in it.
-
-    There is no lock on Windows, nor on a file system that has none.
-
-    Args:
-        folder: Its `pathlib.Path`; must exist.
-        taken: The error message if another process has locked it.
+    """Locks a folder within the block by a file `.lock`, where the file system has locks.
 
     Raises:
-        BlockingIOError: If another process has locked it.
+        BlockingIOError: If another process has locked it, with the message `taken`.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     with open(folder / ".lock", "wb") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(taken) from None
         except OSError as error:
@@ -123,11 +108,7 @@ def as_file_name(text):
 
 
 def shortened(name, ending="", most=LONGEST):
-    """A name for a file, in at most so many bytes: the start of a long one, and a hash of it all.
-
-    >>> shortened("evaluation", ".json"), shortened("evaluation_of_photos", ".json", most=24)
-    ('evaluation.json', 'ev_ce9c798de3190924.json')
-    """
+    """The name of a file in at most so many bytes: the start of a long one, and its hash."""
     whole, room = os.fsencode(name), most - len(ending)
     if len(whole) > room:
         digest = hashlib.sha256(whole).hexdigest()[:16]
@@ -136,12 +117,7 @@ def shortened(name, ending="", most=LONGEST):
 
 
 def read_text(path):
-    """The text of a file in UTF-8, with or without the mark in front that some editors write.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not in UTF-8; names the file.
-    """
+    """The text of a file in UTF-8, with or without a byte order mark; the ValueError names it."""
     try:
         return pathlib.Path(path).read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -197,9 +173,6 @@ def identity(path):
 
     Links, hard links, `..` and `file://` lead to one file. Of a file that is not there only the
     path is known, and of a URL of another file system its text.
-
-    >>> identity("photos/../a.png") == identity("a.png") != identity("b.png")
-    True
     """
     path = _local(path)
     if "://" in path:
@@ -212,10 +185,7 @@ def identity(path):
 
 
 def copies(paths, others):
-    """Yields a path and another for each of the others that has the same content in another file.
-
-    Files that cannot be read on this machine are left out.
-    """
+    """Yields (path, other) for each of the others that is another file of the same content."""
     paths = list(filter(os.path.isfile, paths))
     sizes, known = set(map(os.path.getsize, paths)), {}
     for path in paths:
@@ -231,12 +201,10 @@ def copies(paths, others):
 
 
 def _local(path):
-    """The path of a local file, also of one given as a URL; other URLs as they are."""
     spelled = _LOCAL.match(path := os.fspath(path))
     return os.path.expanduser(path[spelled.end() :]) if spelled else path
 
 
 def _beginning(path):
-    """The size of a file and a digest of its first bytes."""
     with open(path, "rb") as file:
         return os.fstat(file.fileno()).st_size, hash(file.read(_BEGINNING))

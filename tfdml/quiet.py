@@ -13,9 +13,8 @@ from tfdml.checks import check_keras
 def keep_printing():
     """Lets no line that this process prints end it; the first call of every program.
 
-    Characters that the encoding of the standard output or error lacks are escaped, and what cannot
-    be written is dropped, as to a closed pipe. In place of a closed stream there is one that drops
-    all, also in the file descriptors, which the next file that is opened would take.
+    Characters that an encoding lacks are escaped, and what cannot be written is dropped, as to a
+    closed pipe or stream, whose file descriptor the next file that is opened would take.
     """
     for descriptor in range(3):
         try:
@@ -61,14 +60,8 @@ class _Lasting(io.FileIO):
 def import_tensorflow(start=None):
     """Imports TensorFlow without the lines that its libraries print at their start.
 
-    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`. Later lines are
-    those of fatal errors, unless that is set: what else fails in C++ is raised as an exception.
-
-    Args:
-        start: Function that starts the devices, where they are not started by the first operation.
-
-    Returns:
-        What `start` returns; None without it.
+    They go to the file descriptor, before TensorFlow reads `TF_CPP_MIN_LOG_LEVEL`. Returns what
+    `start` returns, a function that starts other devices than the first operation would.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if "tensorflow" in sys.modules:
@@ -85,26 +78,8 @@ def import_tensorflow(start=None):
 
 
 @contextlib.contextmanager
-def bars_in_a_terminal():
-    """Within the block Keras draws progress bars, such as of downloads, in a terminal only."""
-    import keras
-
-    drawn = keras.utils.is_interactive_logging_enabled()
-    if not sys.stdout.isatty():
-        keras.utils.disable_interactive_logging()
-    try:
-        yield
-    finally:
-        if drawn:
-            keras.utils.enable_interactive_logging()
-
-
-@contextlib.contextmanager
 def silent(*descriptors):
-    """Drops what is written to file descriptors within the block; 2, standard error, if not given.
-
-    With 1, standard output, the buffer of C is emptied, so that lines of C++ do not appear later.
-    """
+    """Drops what is written to file descriptors within the block, of standard error if none."""
     descriptors = descriptors or (2,)
     flush()
     kept = {number: os.dup(number) for number in descriptors}

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import pipelines
 import tfdml
+from tfdml import runs
 from tfdml.programs import evaluate, train
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.table import read_table
@@ -114,11 +115,8 @@ def test_trains_for_two_steps(name, dataset, networks, tmp_path, monkeypatch):
     np.save(mean, np.full((WARP, WARP, 3), 110, np.float32))
     sizes = {"image_size": SIDE, "warp_size": WARP, "mean_image": recipe.mean_image and str(mean)}
     recipe = dataclasses.replace(recipe, **sizes, weights=None)
-    train.check_model(recipe)
-    split, *_, dataset = train.load_images(recipe)
-    recipe, _ = recipe.completed(split.num_classes)
-    model = train.build_model(recipe, split, dataset)
-    batches, _ = train.training_batches(recipe, 0, split, dataset)
+    run = runs.prepare(recipe)
+    model, batches = run.model, run.batches
     if not recipe.steps:
         embeddings = model.embed(batches.map(lambda rows, labels: rows).take(1))
         np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)
@@ -176,14 +174,14 @@ def test_train_and_evaluate_take_the_commands_of_the_page():
     config = r"`python train.py --config recipes/(\w+)/papers.yaml --row (\w+)([^`]*)`"
     trained = {*re.findall(config, page)}
     assert len(trained) > 60
-    runs = set()
+    named = set()
     for paper, row, words in trained:
         recipe = recipe_of(f"{paper}/{row}")
         if words:
             recipe, *_ = train.parse([*flags_of(paper, row), *words.split()])
-        runs.add(recipe.run)
+        named.add(recipe.run)
     scored = {*re.findall(r"`python evaluate.py saved_models/(\S+) ([^`]*)`", page)}
-    assert {run for run, _ in scored} == runs
+    assert {run for run, _ in scored} == named
     for words in {words for _, words in scored}:
         evaluate.parse(*evaluate.task_of(["saved_models/a", *shlex.split(words)]))
 

@@ -135,23 +135,6 @@ def test_a_file_system_without_locks_is_worked_on(tmp_path, monkeypatch):
         pass
 
 
-def test_text_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "scores.json"
-    write_text(path, "before")
-    write_text(path, "after")
-    assert path.read_text() == "after"
-
-    def half_written(self, text, encoding):
-        self.write_bytes(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(pathlib.Path, "write_text", half_written)
-    with pytest.raises(OSError, match="No space left"):
-        write_text(path, "lost")
-    assert path.read_text() == "after"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_text_is_read_with_and_without_a_mark(encoding, tmp_path):
     path = tmp_path / "names.txt"

@@ -11,13 +11,15 @@ import shutil
 import subprocess
 import time
 
+from tfdml import runs
 from tfdml.checks import check, check_one_of
 from tfdml.command_line import as_yaml
 from tfdml.files import locked, naming, read_text, write_text
 from tfdml.programs import evaluate, train
-from tfdml.runs.devices import Devices
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.recipe import Recipe
+from tfdml.runs.recipe_flags import recipe_parser
+from tfdml.runs.run_images import load_images
 from tfdml.runs.table import Table
 
 PROGRAM = "tfdml.experiment"
@@ -32,10 +34,7 @@ PACKAGES = ("tensorflow", "keras")
 
 def recipe_of(table, row, changes=()):
     """The recipe of a row with changes of its settings; exits with code 2 if it is wrong."""
-    parser = train.parser_of_recipes(PROGRAM)
-    recipe = parser.recipe_of(table, row, changes)
-    train.check_names(parser, recipe)
-    return recipe
+    return recipe_parser(PROGRAM).recipe_of_row(table, row, changes)
 
 
 def digest(*contents):
@@ -151,22 +150,17 @@ def _validated(recipe, fold, names):
     import keras
 
     from tfdml.evaluation import retrieval_scores
-    from tfdml.models.precision import in_float32
 
     keras.utils.clear_session()
     images = _images_of(_without_objective(recipe), fold)
-    recipe, _ = recipe.completed(images.train.num_classes)
-    train.check_model(recipe)
-    batches, callbacks = train.training_batches(recipe, 0, images.train, images.dataset)
-    model = train.build_model(recipe, images.train, images.dataset)
+    run = runs.prepare(recipe, images=images)
     line = {"classes": "validation", "ranked_by": BY_DISTANCE}
     try:
-        train.train(recipe, model, batches, Devices(), [*train.stops(recipe), *callbacks])
+        run.train()
     except FloatingPointError as error:
         print(error)
         return [{**line, **dict.fromkeys(names, 0.0)}]
-    to_score = train.images_to_score(images.test, images.dataset)
-    embeddings = in_float32(model.embedder).predict(to_score, verbose=0)
+    embeddings = runs.embed_scored(run.model, images)
     return [{**line, **retrieval_scores(embeddings, images.test.labels)}]
 
 
@@ -178,7 +172,7 @@ def _without_objective(recipe):
 
 @functools.lru_cache(maxsize=4)  # folds, which the trials of a row take in turns
 def _images_of(settings, fold):
-    return train.load_images(Recipe(**json.loads(settings)), fold)
+    return load_images(Recipe(**json.loads(settings)), fold)
 
 
 def _trained(recipe, options):

@@ -1,31 +1,19 @@
 """Models that runs saved, to go on with or to start another from."""
 
-import pathlib
 import zipfile
 
+import keras
+
+import tfdml
 from tfdml.checks import check
-from tfdml.files import read_settings
-from tfdml.runs.folders import EARLIER, RUNS, SAVED_MODELS, TRAINED, read_classes
-from tfdml.runs.learning_rate import learning_rate
-from tfdml.serving.exported import recipe_of
-from tfdml.serving.versions import versions_of
+from tfdml.runs.folders import CHECKPOINT, source_of
 
-
-def check_incomplete(recipe):
-    """Raises a FileExistsError if the run has exported a version at its last step."""
-    versions = versions_of(SAVED_MODELS / recipe.run)
-    if versions:
-        newest = versions[max(versions)]
-        if recipe_of(newest).get("steps", recipe.steps) >= recipe.steps:
-            raise FileExistsError(
-                f"run {recipe.run!r} is complete: {newest}. To train it further, give more "
-                f"--steps than {recipe.steps}"
-            )
+_BATCH_NORM = keras.layers.BatchNormalization
 
 
 def load_checkpoint(recipe, folder):
     """The model at the last checkpoint of a run that stopped; None before the first."""
-    path = folder / "checkpoint.keras"
+    path = folder / CHECKPOINT
     if not path.is_file():
         return None
     try:
@@ -41,10 +29,6 @@ def load_checkpoint(recipe, folder):
 
 
 def read_model(path):
-    import keras
-
-    import tfdml
-
     tfdml.register()
     try:
         with zipfile.ZipFile(path) as archive:
@@ -55,37 +39,18 @@ def read_model(path):
         raise ValueError(f"{path} cannot be read ({error})") from error
 
 
-def source_of(run):
-    """The checkpoint of a run, given by its name, its folder or the file itself."""
-    for path in (RUNS / run / "checkpoint.keras", pathlib.Path(run) / "checkpoint.keras", run):
-        if zipfile.is_zipfile(path):
-            return path
-    expectation = "`init_from` must be a run with a checkpoint, or a .keras file"
-    raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
-
-
-def check_start(recipe):
-    """Checks that there is a run of `init_from`, with the network of the recipe."""
-    settings = _settings_of(pathlib.Path(source_of(recipe.init_from)).parent)
-    for name in ("backbone", "embedding_dim"):
-        value = settings.get(name, getattr(recipe, name))
-        expectation = f"`{name}` must be that of the run to start from, {value!r}"
-        recipe.check(value == getattr(recipe, name), expectation, "init_from")
-
-
-def classes_before(recipe):
-    """Names of the classes of its dataset that the run of `init_from` was trained on."""
-    if not recipe.init_from:
-        return []
-    folder = pathlib.Path(source_of(recipe.init_from)).parent
-    same = _settings_of(folder).get("dataset") == recipe.dataset
-    return [*read_classes(folder, TRAINED), *read_classes(folder, EARLIER)] if same else []
-
-
-def _settings_of(folder):
-    """The settings of a run; {} for the folder of another file."""
-    config = folder / "config.yaml"
-    return read_settings(config) if config.is_file() else {}
+def learning_rate(recipe):
+    """The learning rate over the steps of a run."""
+    rate, schedules = recipe.learning_rate, keras.optimizers.schedules
+    if recipe.schedule == "step":
+        factor = 0.1 if recipe.decay_factor is None else recipe.decay_factor
+        return schedules.ExponentialDecay(rate, recipe.decay_every, factor, staircase=True)
+    steps = max(1, recipe.steps - recipe.warmup_steps)
+    lowest = 0.0 if recipe.schedule == "cosine" else 1.0  # share of the learning rate
+    if not recipe.warmup_steps:
+        return schedules.CosineDecay(rate, steps, alpha=lowest)
+    warmup = {"warmup_target": rate, "warmup_steps": recipe.warmup_steps}
+    return schedules.CosineDecay(0.0, steps, alpha=lowest, **warmup)
 
 
 def copy_weights(recipe, embedder):
@@ -107,12 +72,9 @@ def copy_weights(recipe, embedder):
     recipe.check([array.shape for array in weights] == wanted, expectation)
     embedder.set_weights(weights)
     if recipe.freeze_batch_norm is None:
-        for layer, before in zip(_batch_norms(embedder), _batch_norms(source), strict=True):
+        norms = [
+            [layer for layer in each._flatten_layers() if isinstance(layer, _BATCH_NORM)]
+            for each in (embedder, source)
+        ]
+        for layer, before in zip(*norms, strict=True):
             layer.trainable = before.trainable
-
-
-def _batch_norms(network):
-    import keras
-
-    layers = network._flatten_layers()
-    return [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]

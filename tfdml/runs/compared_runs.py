@@ -16,13 +16,7 @@ from tfdml.serving.versions import name_of, versions_of
 def compare(options, runs):
     """Prints how the scores of runs differ from those of the first, and writes it to `out`.
 
-    Args:
-        options: `Comparison`.
-        runs: Folders of runs or models, or files of their scores.
-
-    Raises:
-        FileNotFoundError: If a run has no values of queries.
-        ValueError: If two are the same, or they were scored on other images.
+    Runs are given by their folders, those of their models, or files of their scores.
     """
     files = {run: queries_of(run) for run in runs}
     several = len(files) == len(runs) == len(set(map(identity, files.values())))
@@ -43,11 +37,7 @@ def compare(options, runs):
 
 
 def queries_of(run):
-    """The archive of the values of each query of a run, given by a folder or its file of scores.
-
-    Raises:
-        FileNotFoundError: If there is none, or it is of another version than the one given.
-    """
+    """The archive of the values of each query of a run, of the version that is given."""
     path = pathlib.Path(run)
     if not path.exists():
         raise FileNotFoundError(f"{run} does not exist")
@@ -71,7 +61,6 @@ def queries_of(run):
 
 
 def _check_version(scores, folder):
-    """Raises a FileNotFoundError for scores of another version than that of a folder, if stated."""
     try:
         version = pathlib.Path(json.loads(read_text(scores))["version"])
     except (OSError, ValueError, LookupError, TypeError):

@@ -1,44 +1,64 @@
-"""Exports a trained run again, as its next version."""
+"""Exports the model of a run, and again as its next version, and scores what rounding loses."""
 
+import io
+import pathlib
+import tempfile
 import time
 
+import numpy as np
+import tensorflow as tf
+
+from tfdml import evaluation
 from tfdml.checks import check
+from tfdml.models import first_dims, first_levels, number_of_levels
+from tfdml.models.precision import in_float32
 from tfdml.runs.checkpoints import read_model
-from tfdml.serving import exported, metadata
-from tfdml.serving.versions import next_version, versions_of
+from tfdml.runs.folders import CHECKPOINT
+from tfdml.runs.scoring.embedded import joined
+from tfdml.runs.scoring.inference import embed
+from tfdml.runs.scoring.scored_images import load_images
+from tfdml.runs.scoring.scored_model import completed, find_model
+from tfdml.runs.task_options import Retrieval
+from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata
+from tfdml.serving.nearest import check_rows
+from tfdml.serving.options import TOP, export_options, options_kept
+from tfdml.serving.versions import megabytes, next_version, versions_of
 
 BATCH = 32
 SECONDS = 3.0  # duration of each throughput measurement
-OF_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
+_BY_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
+
+
+def assets_of(dataset):
+    """{name: content} of the files that an export takes with it: that of the mean image."""
+    mean, file = dataset.preprocessing.mean_image, io.BytesIO()
+    if mean is None:
+        return {}
+    np.save(file, mean)
+    return {exported.MEAN_IMAGE: file.getvalue()}
 
 
 def load_run(run, trained):
-    """The model of a run, at its last checkpoint.
+    """The model at the last checkpoint of a run's folder, which exported the version `trained`.
 
-    Args:
-        run: Path of the run's folder.
-        trained: Path of the version that the run exported at that checkpoint.
-
-    Raises:
-        FileNotFoundError: If there is no checkpoint.
-        ValueError: If it cannot be read, or the run was trained further than the version.
+    A ValueError states that the run was trained further than the version.
     """
-    checkpoint = run / "checkpoint.keras"
+    checkpoint = run / CHECKPOINT
     if not checkpoint.is_file():
         raise FileNotFoundError(f"there is no {checkpoint}")
     model = read_model(checkpoint)
-    steps, of_version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
+    steps, version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
     expectation = (
         f"{checkpoint} was trained further than {trained}: end the run by --resume, or give its "
         "last version"
     )
     # Steps whose gradients overflow in float16 do not count.
-    check(of_version is None or steps <= of_version, expectation, steps=steps, version=of_version)
+    check(version is None or steps <= version, expectation, steps=steps, version=version)
     return model
 
 
 def serve_run(model, trained, levels=None, options=None, dims=None):
-    """The model of a run, or its shallow levels or first dimensions, ready to be written.
+    """The `ServedModel` of a run, or of its shallow levels or first dimensions.
 
     Args:
         model: The `EmbeddingModel` of the run.
@@ -46,20 +66,7 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
         levels: Number of shallowest levels to keep; all if None.
         options: `ExportOptions`; the defaults if None.
         dims: First dimensions of each embedding to keep, of a model of one level; all if None.
-
-    Returns:
-        A `ServedModel`.
-
-    Raises:
-        ValueError: If the model has fewer levels or dimensions, or `trained` has no function
-            `read_image`.
     """
-    import tensorflow as tf
-
-    from tfdml.models import first_dims, first_levels, number_of_levels
-    from tfdml.models.precision import in_float32
-    from tfdml.serving import ServedModel
-
     embedder = in_float32(model.embedder)
     if levels not in (None, number_of_levels(embedder)):
         embedder = first_levels(embedder, levels)
@@ -78,35 +85,29 @@ def check_same_run(out, trained):
     A run that was trained further is the same; one on another folder of the same name is not, if
     the versions or their runs tell the folders.
     """
-
-    def run_of(version):
-        about = metadata.read_metadata(version)
-        recipe = exported.recipe_in(about)
-        config = exported.config_of(version, recipe)
-        recipe = {**metadata.without_folders(recipe), "steps": None}
-        return recipe, about.get("places") or (config and metadata.places_of(config))
-
-    run, places = run_of(trained)
+    run, places = _run_of(trained)
     for other in versions_of(out).values():
-        of_other, others = run_of(other)
-        if of_other != run or (places and others and places != others):
+        run_there, places_there = _run_of(other)
+        if run_there != run or (places and places_there and places != places_there):
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 
+def _run_of(version):
+    about = metadata.read_metadata(version)
+    recipe = exported.recipe_in(about)
+    config = exported.config_of(version, recipe)
+    places = about.get("places") or (config and metadata.places_of(config))
+    return {**metadata.without_folders(recipe), "steps": None}, places
+
+
 def write_next(served, out, trained, **known):
-    """Writes the next version of a folder, with the metadata of its training.
+    """Writes the next version of a folder, with the metadata and assets of its training.
 
     Args:
         served: `ServedModel` of the run that exported `trained`.
-        out: Folder of the versions.
-        trained: Path of the version that the run exported; its assets are copied.
+        out: Folder of the versions, of no other run.
+        trained: Path of the version that the run exported.
         **known: Further arguments of `metadata_of`.
-
-    Returns:
-        The path of the version.
-
-    Raises:
-        FileExistsError: If `out` holds versions of another run.
     """
     check_same_run(out, trained)
     before = metadata.read_metadata(trained)
@@ -119,15 +120,12 @@ def write_next(served, out, trained, **known):
     if served.dim == before.get("dimension"):  # scores hold only for all levels
         known["scores"] = before.get("scores")
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
-    assets = {file.name: file.read_bytes() for file in files if file.name not in OF_WRITER}
+    assets = {file.name: file.read_bytes() for file in files if file.name not in _BY_WRITER}
     return served.write(next_version(out), assets=assets, metadata=known)
 
 
 def images_per_second(version):
     """Throughput of `embed_images` of a SavedModel, in images/s, in batches of 32."""
-    import numpy as np
-    import tensorflow as tf
-
     embed = tf.saved_model.load(str(version)).signatures["embed_images"]
     shape = embed.structured_input_signature[1]["images"].shape[1:]
     images = tf.constant(np.random.default_rng(0).uniform(0, 255, (BATCH, *shape)), tf.float32)
@@ -137,3 +135,80 @@ def images_per_second(version):
         embed(images=images)["embedding"].numpy()
         batches += 1
     return batches * BATCH / (time.perf_counter() - began)
+
+
+def score_rounded(served, trained, levels=None, dims=None):
+    """`precision_scores` of a `ServedModel` and of the version that its run exported.
+
+    `levels` and `dims` are those that it has of each embedding, all if None.
+    """
+    options = Retrieval(str(trained), levels=levels, dims=dims)
+    model = find_model(options)
+    options = completed(options, model)
+    images = load_images(options, model)
+    rows = embed(options, model, images.split)
+    exact = recall_of(joined(options, model, images, rows).embeddings, images)
+    return compare_precisions(options, model, images, served, exact)[0]
+
+
+def compare_precisions(options, model, images, served, exact):
+    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = served.write(pathlib.Path(folder) / "1")
+        signature = exported.load_signatures(copy)["embed_images"]
+        embeddings, size = embed(options, model, images.split, signature), megabytes(copy)
+    before = model.metadata.get("precision") or "float32"
+    scores = {
+        before: {"recall@1": exact, "megabytes": megabytes(model.version)},
+        served.options.precision: {"recall@1": recall_of(embeddings, images), "megabytes": size},
+    }
+    for name, found in scores.items():
+        print(f"{name:>7}: recall@1 {found['recall@1']:.4f}, {found['megabytes']:.1f} MB")
+    return scores, embeddings
+
+
+def recall_of(embeddings, images):
+    data, gallery = evaluation.apart(embeddings, images.labels, images.queries)
+    return evaluation.recall_at_k(*data, k=1, **gallery)[1]
+
+
+def model_to_export(options, model):
+    """The model of the run that exported a version, with its options."""
+    version, before = model.version, model.metadata
+    kept = export_options({**options_kept(before), **options.export_options})
+    check_same_run(pathlib.Path(options.export), version)
+    if not before or "run" not in model.recipe:
+        cause = f"{version} does not state which run exported it"
+        raise ValueError(f"`export` takes the model of a run: {cause}")
+    folder = version.resolve().parent.parent.parent  # of saved_models/NAME/1
+    run = load_run(folder / "runs" / model.recipe["run"], version)
+    levels = before.get("levels")
+    dims = before.get("dimension") if levels == 1 else None
+    return serve_run(run, version, levels, kept, dims)
+
+
+def exported_rows(options, images):
+    """(n,) booleans, the images that an export finds, checked: those of a gallery."""
+    rows = np.ones(len(images.labels), bool) if images.queries is None else ~images.queries
+    if options.export_gallery:
+        check_rows(int(rows.sum()))
+    return rows
+
+
+def export_scored(embedded, options, served, results):
+    """Writes the model that was scored, with the options of its export; returns its path."""
+    images, model = embedded.images, embedded.model
+    exact = results["scores"].get("recall@1")
+    if exact is None:
+        exact = recall_of(embedded.embeddings, images)
+    scores, embeddings = compare_precisions(options, model, images, served, exact)
+    shown = exported_rows(options, images)
+    found, rows = images.split.subset(shown), embeddings[shown]
+    if options.export_classes:
+        served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
+    if options.export_gallery:
+        found = images._replace(split=found)
+        classes = [found.class_names[label] for label in found.labels.tolist()]
+        served.add_gallery(Gallery(found.ids(options), rows, classes), top=TOP)
+    known = {"precision_scores": scores} if len(scores) > 1 else {}
+    return write_next(served, pathlib.Path(options.export), model.version, **known)

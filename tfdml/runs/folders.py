@@ -4,12 +4,16 @@ import itertools
 import json
 import pathlib
 import tempfile
+import zipfile
 
 from tfdml.checks import check
-from tfdml.files import as_file_name, locked, read_text, shortened
+from tfdml.files import as_file_name, locked, read_settings, read_text, shortened
+from tfdml.serving.exported import recipe_of
+from tfdml.serving.versions import versions_of
 
 RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
+CHECKPOINT = "checkpoint.keras"
 TRAINED = "trained_classes.json"
 EARLIER = "earlier_classes.json"  # of the run that it starts from
 IMAGES = {"training_images": "to train on", "scored_images": "to score"}  # counted in scores.json
@@ -71,22 +75,57 @@ def read_classes(folder, file):
 
 def only_writer(folder):
     """Locks a run: of two processes that write to it, the second is rejected."""
-    return locked(
-        folder, f"another process is training run {folder.name!r}: let it end, or stop it"
-    )
+    taken = f"another process is training run {folder.name!r}: let it end, or stop it"
+    return locked(folder, taken)
 
 
-def check_same_images(folder, files, counts):
-    """Raises a ValueError if the images changed since the run began.
+def check_incomplete(recipe):
+    """Raises a FileExistsError if the run has exported a version at its last step."""
+    versions = versions_of(SAVED_MODELS / recipe.run)
+    newest = versions and versions[max(versions)]
+    if newest and recipe_of(newest).get("steps", recipe.steps) >= recipe.steps:
+        raise FileExistsError(
+            f"run {recipe.run!r} is complete: {newest}. To train it further, give more --steps "
+            f"than {recipe.steps}"
+        )
 
-    Args:
-        folder: Of the run.
-        files: {name: text}, as for `make_folders`.
-        counts: {name in `IMAGES`: number of images}.
-    """
+
+def source_of(run):
+    """The checkpoint of a run, given by its name, its folder or the file itself."""
+    for path in (RUNS / run / CHECKPOINT, pathlib.Path(run, CHECKPOINT), pathlib.Path(run)):
+        if zipfile.is_zipfile(path):
+            return path
+    expectation = "`init_from` must be a run with a checkpoint, or a .keras file"
+    raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
+
+
+def check_start(recipe):
+    """Checks that there is a run of `init_from`, with the network of the recipe."""
+    settings = _settings_beside(source_of(recipe.init_from))
+    for name in ("backbone", "embedding_dim"):
+        value = settings.get(name, getattr(recipe, name))
+        expectation = f"`{name}` must be that of the run to start from, {value!r}"
+        recipe.check(value == getattr(recipe, name), expectation, "init_from")
+
+
+def classes_before(recipe):
+    """Names of the classes of its dataset that the run of `init_from` was trained on."""
+    source = recipe.init_from and source_of(recipe.init_from)
+    if not source or _settings_beside(source).get("dataset") != recipe.dataset:
+        return []
+    return [*read_classes(source.parent, TRAINED), *read_classes(source.parent, EARLIER)]
+
+
+def _settings_beside(checkpoint):
+    config = checkpoint.with_name("config.yaml")
+    return read_settings(config) if config.is_file() else {}
+
+
+def check_same_images(folder, names, counts):
+    """Raises a ValueError if names of classes or counts of images changed since the run began."""
     path, scores = folder / TRAINED, folder / "scores.json"
     advice = "Restore the images, or start a new run"
-    if path.is_file() and read_text(path) != files[TRAINED]:
+    if path.is_file() and read_text(path) != classes_text(names):
         raise ValueError(
             f"the classes to train are not those that {folder} began with ({path}). {advice}"
         )

@@ -1,29 +1,19 @@
 """A stop in the middle of a run: what it says, and how to go on."""
 
 import contextlib
-import os
 import signal
-import subprocess
 import sys
 import threading
 
-_WATCH = """
-import os, select, sys
-process, seconds, sentence = sys.argv[1:]
-if not select.select([0], [], [], float(seconds))[0]:
-    print(sentence, file=sys.stderr)
-    os.kill(int(process), 9)
-"""
+import tensorflow as tf
+
+from pipelines.loading import cause_of
 
 
 @contextlib.contextmanager
-def resumable(go_on, images):
+def resumable(go_on, splits):
     """States `go_on`, how to resume, after Ctrl-C, an unreadable image, or a full disk."""
-    import tensorflow as tf
-
-    from pipelines.loading import cause_of
-
-    with interrupts_noted() as interrupts:
+    with _interrupts_noted() as interrupts:
         try:
             yield
         except (Exception, KeyboardInterrupt) as error:
@@ -31,7 +21,7 @@ def resumable(go_on, images):
                 print(f"\nStopped. {go_on}", file=sys.stderr)
                 raise SystemExit(130) from None
             if isinstance(error, tf.errors.OpError):
-                cause = cause_of(error, *images.dataset.splits.values())
+                cause = cause_of(error, *splits)
                 if "OOM" in cause:
                     cause += ". A new run with a smaller batch or --micro_batch needs less memory"
                 raise OSError(f"{cause}. {go_on}") from error
@@ -41,7 +31,7 @@ def resumable(go_on, images):
 
 
 @contextlib.contextmanager
-def interrupts_noted():
+def _interrupts_noted():
     """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
     interrupts = []
     handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -63,21 +53,3 @@ def interrupts_noted():
 def in_main_thread():
     """Whether this is the thread in which signals are handled, and can be given handlers."""
     return threading.current_thread() is threading.main_thread()
-
-
-@contextlib.contextmanager
-def at_most(seconds, sentence, errors=None):
-    """Kills this process with a sentence if the block takes longer.
-
-    A process of its own counts the time: C++ code may hold the lock of the interpreter, so that
-    none of its threads and signal handlers run.
-
-    Args:
-        seconds: Longest time.
-        sentence: What is printed.
-        errors: File that it is printed to; standard error if None.
-    """
-    command = [sys.executable, "-c", _WATCH, str(os.getpid()), str(seconds), sentence]
-    pipes = {"stdin": subprocess.PIPE, "stderr": errors}  # the end of the input ends the watch
-    with subprocess.Popen(command, start_new_session=True, **pipes):
-        yield

@@ -2,23 +2,24 @@
 
 import dataclasses
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from tfdml.checks import check_not_negative, check_one_of, check_positive, check_share
+from tfdml.command_line import (
+    Count,
+    NotNegative,
+    OpenShare,
+    Positive,
+    PositiveInt,
+    Seed,
+    Settings,
+    Share,
+)
 from tfdml.models.backbones import MOST_DIMENSIONS
-from tfdml.runs.settings import Settings
 from tfdml.serving.metadata import PATHS
 from tfdml.serving.options import ExportOptions
 
 USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
-SAMPLERS = (*CLASS_SAMPLERS, "whole_classes", "pairs", "shuffled")
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-POSITIVE = (
-    *("embedding_dim", "image_size", "learning_rate", "checkpoint_every"),
-    *("head_multiplier", "exit_multiplier", "bias_multiplier", "micro_batch"),
-    *("clip_value", "clip_norm"),
-)
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 
 
@@ -36,32 +37,30 @@ class Recipe(Settings):
         data_dir: Folder of the dataset, unless it is built in. For `csv`, a folder or the file; for
             `tfds:NAME`, the data folder of tensorflow-datasets.
         skip_invalid: Skip missing and unreadable images, sub-folders without images and training
-            classes with a single image, and accept counts of images other than the published ones,
-            each with a warning instead of an error. Reads every image once.
+            classes with a single image, and accept other counts of images than published, each
+            with a warning. Reads every image once.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`. Images are cropped to their boxes in
             training and in scoring.
         image_size: Side of the square images in pixels; the dataset's own if not given.
         warp_size: Side in pixels to which images are first resized, regardless of their aspect
-            ratio. Training then takes a random crop of `image_size`, and scoring and the served
-            model the central one. If not given, images are resized to `image_size`. A `crop` of the
-            augmentation below 1 replaces the random crop; the dataset's default crop is not used.
+            ratio. Training then takes a random crop of `image_size`, scoring and the served model
+            the central one. If not given, images are resized to `image_size`. A `crop` of the
+            augmentation below 1 replaces the random crop.
         keep_aspect: Keep the aspect ratio: resize the shorter side to `warp_size`, or to
             `image_size` if there is none.
         trim_white: Cut off a white border first, resize the longer side to `warp_size` and pad the
             image with white to a square, as for Stanford Online Products.
         mean_image: File, `.npy` or Caffe's `.binaryproto`, of the mean image that is subtracted
-            before the crop, of side `warp_size`, or `image_size` without one. The means of its
-            channels are added back, because backbones subtract a mean colour themselves.
+            before the crop, of side `warp_size`, or `image_size` without one. Its mean colour is
+            added back, because backbones subtract one themselves.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}.
         weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
-        init_from: Run or `.keras` file whose embedder is trained further (fine-tuning). The
-            backbone, `embedding_dim` and `levels` must be those of that run; for `small_cnn` and
-            several levels `image_size` too.
-        embedding_dim: Dimensions of the embedding of each level; null for the features of the
-            backbone, without a layer on top.
+        init_from: Run or `.keras` file whose embedder is trained further (fine-tuning), with its
+            backbone, `embedding_dim` and `levels`; for `small_cnn` and several levels `image_size`.
+        embedding_dim: Dimensions of the embedding of each level; null for the features themselves.
         levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
             of the backbone 2 or 3. If not given, that of the loss: 3 for hdc, 1 for others.
         dropout: Share of the features dropped in training, 0 to below 1, or one for each level,
@@ -78,9 +77,8 @@ class Recipe(Settings):
         images_per_class: Images of each of these classes (K); a batch has P × K images. Classes of
             fewer images repeat them. The papers of N-pair and NT-Xent use K = 2.
         micro_batch: Number of images that a step computes at once, for batches that exceed the
-            memory. Must divide P × K. The loss is that of the whole batch, but batch normalisation
-            that is trained uses the statistics of each part. A step takes up to a third longer. If
-            not given, the whole batch.
+            memory; must divide P × K. The loss is that of the whole batch, but batch normalisation
+            that is trained uses the statistics of each part. A step takes up to a third longer.
         sampler: `balanced`: K images of each of P classes; `mixed`: K to 2 K images of each of
             fewer classes; `groups`: all images of P / 2 classes of each of 2 super-classes, such as
             alphabets, at most P × K; `whole_classes`: all images of random classes, P × K, which
@@ -115,12 +113,12 @@ class Recipe(Settings):
             `loss_options.proxy_multiplier`.
         head_steps: Number of first steps that train new layers only. If not given, a tenth of
             `steps`, at most 100, with pretrained `weights`, else 0.
-        exit_multiplier: Factor of the learning rate of the layers of early exits before their
-            embeddings, which some weights files contain; `head_multiplier` if not given.
+        exit_multiplier: That of the layers of early exits before their embeddings, which some
+            weights files contain; `head_multiplier` if not given.
         bias_multiplier: Further factor of the learning rate of all biases; 2 in Caffe's models.
         steps: Number of updates; 0 scores and exports the network as it is initialised.
-        checkpoint_every: Updates between checkpoints, and between the points of the logs. A crash
-            loses at most this many updates. The last interval may be shorter.
+        checkpoint_every: Updates between checkpoints, and between the points of the logs; as many
+            a crash loses at most. The last interval may be shorter.
         validation_share: Share of the training classes that is held out, the last in order. If
             above 0, they are scored in place of the test classes, to choose settings; use 0 for the
             final run.
@@ -142,8 +140,8 @@ class Recipe(Settings):
     data_dir: str | None = None
     skip_invalid: bool = False
     boxes: str | None = None
-    image_size: int | None = None
-    warp_size: int | None = None
+    image_size: PositiveInt | None = None
+    warp_size: PositiveInt | None = None
     keep_aspect: bool = False
     trim_white: bool = False
     mean_image: str | None = None
@@ -151,46 +149,42 @@ class Recipe(Settings):
     backbone: str = "small_cnn"
     weights: str | None = None
     init_from: str | None = None
-    embedding_dim: int | None = 128
-    levels: int | None = None
-    dropout: float | list[float] = 0.0
+    embedding_dim: PositiveInt | None = 128
+    levels: Literal[1, 2, 3] | None = None
+    dropout: Share | list[Share] = 0.0
     mirror: bool = False
     pooling: str = "average"
     freeze_batch_norm: bool | None = None
-    classes_per_batch: int | None = None
-    images_per_class: int = 4
-    micro_batch: int | None = None
-    sampler: str = "balanced"
+    classes_per_batch: PositiveInt | None = None
+    images_per_class: PositiveInt = 4
+    micro_batch: PositiveInt | None = None
+    sampler: Literal["balanced", "mixed", "groups", "whole_classes", "pairs", "shuffled"] = (
+        "balanced"
+    )
     sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    precision: str = "float32"
-    optimizer: str = "adam"
-    learning_rate: float | None = None
-    warmup_steps: int = 0
-    schedule: str = "cosine"
-    decay_factor: float | None = None
-    decay_every: int | None = None
-    weight_decay: float = 0.0
-    clip_value: float | None = None
-    clip_norm: float | None = None
-    head_multiplier: float | None = None
-    head_steps: int | None = None
-    exit_multiplier: float | None = None
-    bias_multiplier: float = 1.0
-    steps: int = 1500
-    checkpoint_every: int = 100
-    validation_share: float = 0.0
-    seed: int = 0
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: Positive | None = None
+    warmup_steps: Count = 0
+    schedule: Literal["cosine", "constant", "step"] = "cosine"
+    decay_factor: OpenShare | None = None
+    decay_every: PositiveInt | None = None
+    weight_decay: NotNegative = 0.0
+    clip_value: Positive | None = None
+    clip_norm: Positive | None = None
+    head_multiplier: Positive | None = None
+    head_steps: Count | None = None
+    exit_multiplier: Positive | None = None
+    bias_multiplier: Positive = 1.0
+    steps: Count = 1500
+    checkpoint_every: PositiveInt = 100
+    validation_share: Share = 0.0
+    seed: Seed = 0
     export_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     run: str | None = None
 
     def __post_init__(self):
-        check_positive(**self.given(*POSITIVE))
-        check_not_negative(**self.given("steps", "warmup_steps", "weight_decay", "head_steps"))
-        check_share(validation_share=self.validation_share)
-        check_one_of(SAMPLERS, sampler=self.sampler)
-        check_one_of(PRECISIONS, precision=self.precision)
-        check_one_of(("adam", "sgd"), optimizer=self.optimizer)
-        fits = self.embedding_dim is None or self.embedding_dim <= MOST_DIMENSIONS
+        fits = (self.embedding_dim or 0) <= MOST_DIMENSIONS
         self.check(fits, f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}")
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
@@ -198,19 +192,15 @@ class Recipe(Settings):
         self.check(one_clip, "`clip_value` and `clip_norm` are two ways to clip: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
         self.check(warms_up, "`warmup_steps` must be < `steps`")
-        self.check(0 <= self.seed < 2**32, "`seed` must be >= 0 and < 2**32")
-        dropouts = self.dropout if isinstance(self.dropout, list) else [self.dropout]
-        self.check(all(0 <= share < 1 for share in dropouts), "`dropout` must be >= 0 and < 1")
-        self.check(self.levels in (None, 1, 2, 3), "`levels` must be 1, 2 or 3")
         warped = self.warp_size is None or self.warp_size >= (self.image_size or 1)
-        self.check(warped, "`warp_size` must be > 0, and at least `image_size`")
+        self.check(warped, "`warp_size` must be at least `image_size`")
         least = 1 if self.sampler == "shuffled" else 2
-        has_negatives = self.classes_per_batch is None or self.classes_per_batch >= least
-        reason = ": one class has no negative" if least > 1 else ""
-        self.check(has_negatives, f"`classes_per_batch` must be >= {least}{reason}")
-        has_positives = self.images_per_class >= least
-        reason = ": one image has no positive" if least > 1 else ""
-        self.check(has_positives, f"`images_per_class` must be >= {least}{reason}")
+        for name, reason in (
+            ("classes_per_batch", "one class has no negative"),
+            ("images_per_class", "one image has no positive"),
+        ):
+            enough = (getattr(self, name) or least) >= least
+            self.check(enough, f"`{name}` must be >= 2: {reason}")
         if self.micro_batch and self.classes_per_batch:
             divides = self.batch_size % self.micro_batch == 0
             expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"
@@ -218,7 +208,13 @@ class Recipe(Settings):
         takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
         expectation = "`sampler_options` are those of the samplers `groups` and `pairs`"
         self.check(takes_options, expectation, "sampler")
-        self.check_schedule()
+        if self.schedule == "step":
+            self.check(self.decay_every, "the schedule `step` needs `decay_every`")
+            expectation = "`warmup_steps` are for the schedules `cosine` and `constant`"
+            self.check(self.warmup_steps == 0, expectation, "schedule")
+        else:
+            for name in self.given("decay_factor", "decay_every"):
+                self.check(False, f"`{name}` is of the schedule `step`", "schedule")
         name = "run" if self.run is None else self.run
         is_folder = name.isprintable() and re.fullmatch(r"[^.~/\\][^/\\]*", name)
         expectation = "`run` must name a folder, without . or ~ first, of 100 bytes at most"
@@ -270,16 +266,3 @@ class Recipe(Settings):
         if self.sampler != "groups":
             return 1
         return self.sampler_options.get("super_classes", 2)
-
-    def check_schedule(self):
-        """Rejects options of other schedules, and those out of range."""
-        check_one_of(("cosine", "constant", "step"), schedule=self.schedule)
-        if self.schedule != "step":
-            for name in self.given("decay_factor", "decay_every"):
-                self.check(False, f"`{name}` is of the schedule `step`", "schedule")
-            return
-        self.check((self.decay_every or 0) > 0, "the schedule `step` needs `decay_every`, > 0")
-        falls = self.decay_factor is None or 0 < self.decay_factor < 1
-        self.check(falls, "`decay_factor` must be > 0 and < 1")
-        expectation = "`warmup_steps` are for the schedules `cosine` and `constant`"
-        self.check(self.warmup_steps == 0, expectation, "schedule")

@@ -3,16 +3,14 @@
 import os
 
 import pipelines
+from tfdml import runs
 from tfdml.checks import check, check_bool, check_integer, check_options
 from tfdml.files import identity
 from tfdml.losses.index import check_loss
-from tfdml.models import BACKBONES
 from tfdml.models.published import how_to_convert
 from tfdml.quiet import import_tensorflow
-from tfdml.runs.checkpoints import check_start
-from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.images import preprocessing_of
-from tfdml.runs.model import levels_of
+from tfdml.runs.folders import RUNS, SAVED_MODELS, check_start
+from tfdml.runs.run_images import preprocessing_of
 from tfdml.serving.options import export_options
 
 SAMPLER_OPTIONS = {
@@ -24,10 +22,7 @@ SAMPLER_OPTIONS = {
 def check_files(recipe, starts=True):
     """Checks what needs neither the images nor TensorFlow.
 
-    Args:
-        recipe: `Recipe`.
-        starts: Whether the network is built, from `weights` or `init_from`, and not loaded from the
-            run's own checkpoint.
+    A network that `starts` is not loaded from the run's own checkpoint.
     """
     if recipe.init_from and starts:
         check_start(recipe)
@@ -41,7 +36,7 @@ def check_files(recipe, starts=True):
     if recipe.data_dir is None or os.path.exists(recipe.data_dir):
         # If not, loading says first what the images are.
         if starts:
-            check_weights(recipe)
+            _check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
     check_loss(recipe.loss, recipe.loss_options)
     pipelines.Augmentation().changed(**recipe.augmentation)
@@ -59,34 +54,10 @@ def check_files(recipe, starts=True):
 def check_model(recipe):
     """Checks options of the loss and the network. Imports TensorFlow."""
     import_tensorflow()
-    from tfdml import losses
-    from tfdml.models.embedder import check_pooling, dropout_of_levels
-
-    loss = losses.get(recipe.loss, **recipe.loss_options)
-    levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
-    expectation = f"backbone {recipe.backbone!r} has levels from 1 to {most}"
-    check(levels <= most, expectation, levels=levels)
-    expectation = f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}"
-    recipe.check(loss.levels in (1, levels), expectation)
-    if levels > 1:
-        expectation = "`embedding_dim` must be a number where there are several levels"
-        check(recipe.embedding_dim is not None, expectation, embedding_dim=None, levels=levels)
-    else:
-        expectation = "`exit_multiplier` requires a model with early exits (levels > 1)"
-        recipe.check(recipe.exit_multiplier is None, expectation)
-    dropout_of_levels(recipe.dropout, levels)
-    if "halves" in (getattr(part, "pairs", None) for part in (loss, getattr(loss, "base", None))):
-        hard = recipe.sampler_options.get("hard_neighbours", False)
-        expectation = (
-            "`pairs` 'halves' of a loss needs the sampler `pairs` without `hard_neighbours`: in "
-            "other batches hardly any of these pairs is of one class"
-        )
-        fits = recipe.sampler == "pairs" and not hard
-        check(fits, expectation, sampler=recipe.sampler, hard_neighbours=hard)
-    check_pooling(recipe.backbone, recipe.pooling)
+    runs.check_network(recipe)
 
 
-def check_weights(recipe):
+def _check_weights(recipe):
     """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
     none = "`weights` must be null for small_cnn, which has no pretrained ones"
     recipe.check(recipe.weights is None or recipe.backbone != "small_cnn", none)

@@ -22,12 +22,7 @@ class Stored(NamedTuple):
 
 
 def read_embeddings(path):
-    """The `Stored` embeddings of a file.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no such file, or damaged; names it.
-    """
+    """The `Stored` embeddings of a file; a ValueError names another, or a damaged one."""
     expected = f"{path} must be a NumPy archive (.npz) with arrays `embeddings` and `labels`"
     try:
         with np.load(path) as archive:
@@ -58,7 +53,6 @@ def read_embeddings(path):
 
 
 def write_embeddings(path, stored):
-    """Writes `Stored` embeddings to a file."""
     arrays = {name: value for name, value in stored._asdict().items() if value is not None}
     with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
         np.savez(file, **arrays)

@@ -1,12 +1,10 @@
 """A table of experiments: one YAML file of shared settings and rows, each a recipe."""
 
-import argparse
 import dataclasses
 import pathlib
-import sys
 
 from tfdml.checks import check, check_integer, check_options, check_type, unknown_name
-from tfdml.command_line import Parser, as_yaml, from_yaml
+from tfdml.command_line import from_yaml
 from tfdml.files import check_settings, read_text
 
 
@@ -59,12 +57,10 @@ class Table:
             self.check_search(self.search)
 
     def check_row(self, row):
-        """Raises a ValueError for a row that does not exist."""
         if row not in self.rows:
             raise ValueError(unknown_name("row", row, self.rows))
 
     def check_search(self, search):
-        """Raises an error for a search that is not as it must be."""
         check_type(isinstance(search, dict), "`search` must be names and values", search=search)
         check_options("`search`", search, ("trials", "minutes", "ranges", "rows"))
         budgets = [search.get(name) for name in ("trials", "minutes") if search.get(name)]
@@ -91,17 +87,15 @@ class Table:
 def read_table(path, changes=None):
     """The `Table` of a file; with the changes {name: value} of a table, or of settings of all rows.
 
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is no table; names the file.
+    A ValueError for what is no table names the file.
     """
     path = pathlib.Path(path).expanduser()
     text = read_text(path)
     try:
         check_settings(text)
         content = from_yaml(text)
-        check(_is_table(content), "a table of experiments must have `rows`")
-        return _table_of(path, content, changes or {})
+        check(is_table(content), "a table of experiments must have `rows`")
+        return make_table(path, content, changes or {})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -114,23 +108,19 @@ def changes_of(words):
     return {name: from_yaml(value) for name, _, value in pairs}
 
 
-def _is_table(content):
+def is_table(content):
     return isinstance(content, dict) and "rows" in content
 
 
-def _table_of(path, content, changes):
+def make_table(path, content, changes=()):
     fields = [field.name for field in dataclasses.fields(Table) if field.name != "name"]
     check_options("a table", content, fields)
     name = "_".join([*path.resolve().parts[-2:-1], path.stem])
-    of_table = {key: value for key, value in changes.items() if key.partition(".")[0] in fields}
-    content = changed(content, of_table)
+    own = {key for key in changes if key.partition(".")[0] in fields}
+    content = changed(content, {key: changes[key] for key in own})
     table = Table(name, **{key: value for key, value in content.items() if value is not None})
-    return with_settings(table, {key: changes[key] for key in changes.keys() - of_table.keys()})
-
-
-def with_settings(table, changes):
-    """The table with changes {setting: value} of every row."""
-    rows = {name: changed({**table.settings, **row}, changes) for name, row in table.rows.items()}
+    shared = {key: changes[key] for key in set(changes) - own}
+    rows = {name: changed({**table.settings, **row}, shared) for name, row in table.rows.items()}
     return dataclasses.replace(table, rows=rows)
 
 
@@ -141,41 +131,3 @@ def changed(settings, changes):
         name, _, option = name.partition(".")
         settings[name] = changed(settings.get(name) or {}, {option: value}) if option else value
     return settings
-
-
-class RecipeParser(Parser):
-    """A parser of recipes, which takes a row of a table too: `--config TABLE --row NAME`."""
-
-    _row = None
-
-    def parse_args(self, args=None, namespace=None, **kwargs):
-        """As `Parser.parse_args`."""
-        own = argparse.ArgumentParser(self.prog, add_help=False, allow_abbrev=False)
-        own.add_argument("--row")
-        self._row = own.parse_known_args(sys.argv[1:] if args is None else args)[0].row
-        tables, self._tables = self._row is not None, 0
-        given = super().parse_args(args, namespace, **kwargs)
-        if tables and not self._tables:
-            self.error("--row chooses a row of a table: give --config TABLE")
-        return given
-
-    def recipe_of(self, table, row, changes=()):
-        """The recipe of a row with changes of its settings; exits with code 2 if it is wrong."""
-        settings = changed(table.settings_of(row), dict(changes))
-        self._file = self._last_file = f"{table.name}, row {row}"
-        try:
-            return self.settings_of(self.parse_string(as_yaml(settings)))
-        finally:
-            self._file = self._last_file = None
-
-    def settings_in(self, path, text):
-        """The YAML of a recipe; of a table, that of the row."""
-        content = from_yaml(text)
-        if not _is_table(content):
-            return text
-        table = _table_of(pathlib.Path(path), content, {})
-        if self._row is None:
-            raise ValueError(f"a table of rows: choose one, --row {' or '.join(table.rows)}")
-        table.check_row(self._row)
-        self._tables += 1
-        return as_yaml(table.settings_of(self._row))

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any, ClassVar, Literal
 
 from tfdml.checks import check_options
-from tfdml.command_line import OpenShare, PositiveInt, Seed, Share
-from tfdml.runs.settings import Settings
+from tfdml.command_line import OpenShare, PositiveInt, Seed, Settings, Share
 from tfdml.serving.options import ExportOptions, export_options
 
 CHANGING = ("crops", "mirror", "levels", "level_weights", "dims")  # what changes embeddings
@@ -20,9 +19,8 @@ class Scoring(Settings):
     """Which model to score, on which images.
 
     Args:
-        model: A run's folder in `saved_models/` or `runs/`, whose newest version is taken, or one
-            version, or any SavedModel with the signature `embed_images`. None scores the file of
-            `embeddings`, whatever made it.
+        model: A run's folder in `saved_models/` or `runs/`, for its newest version, one version, or
+            any SavedModel with `embed_images`. None scores the file of `embeddings`.
         embeddings: NumPy archive (.npz). With a model, its embeddings of the images are written
             there, and read again instead of embedding the same images. Without one, it has
             `embeddings`, (n, dim) floats, and `labels`, (n,) integers or texts; it may have
@@ -35,38 +33,36 @@ class Scoring(Settings):
             in sorted order; `validation` those that `--validation_share` held out, which is the
             default for a model trained so; `train` those that it was trained on, to see how closely
             it fits them; `all` every class, as for a folder of new classes.
-        skip_invalid: Leave out unreadable images and sub-folders without images, with a warning,
-            where they would be an error; as in the training if not given.
+        skip_invalid: Leave out unreadable images and sub-folders without images, with a warning;
+            as in the training if not given.
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
-            `path,x1,y1,x2,y2`, paths relative to `data_dir`; of each image the part inside of its
-            box is scored. If not given, images of the training are cut to the boxes of the
-            training.
+            `path,x1,y1,x2,y2`, paths relative to `data_dir`: images are cut to their boxes. If not
+            given, those of the training to the boxes of the training.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of the training's
             `warp_size`, or without one of 8 / 7 of the sides; 10 for these and their mirror images.
             Their embeddings, to unit length, are averaged, each level for itself.
-        mirror: Average the embeddings of an image and of its mirror image likewise, as 10 crops do.
-            A model trained with `--mirror` averages their features already.
+        mirror: Average the embeddings of an image and of its mirror image likewise. A model trained
+            with `--mirror` averages their features already.
         batch_size: Images embedded at once; if not given, as many as fit 1 GiB, 256 at most. Halved
             where the memory does not suffice.
         k: Numbers of neighbours, such as `--k '[1, 10]'`; if not given {neighbours}, as far as
             there are so many.
         levels: Score only the first levels of a model with several; all if not given.
-        level_weights: Factors of the levels of a model with several, such as `[1, 2, 3]`. Each
-            level is scaled to unit length, multiplied by its factor and joined to the others, and
-            the whole has unit length. If not given, the levels are joined as they are.
+        level_weights: Factors of the levels of a model with several, such as `[1, 2, 3]`, each of
+            unit length, before they are joined. If not given, they are joined as they are.
         dims: Score only the first dimensions of the embeddings, to unit length where the whole ones
             are, as of a model trained with the loss `matryoshka`; all if not given.
         seed: Seed of all that is drawn at random.
-        out: JSON file for the scores. If not given, a file in `runs/NAME`, whose name states the
-            task, the images if they are not those of the training, and the options that change
-            the scores.
+        out: JSON file for the scores. If not given, one in `runs/NAME` that states the task, the
+            images if they are not those of the training, and the options that change the scores.
     """
 
     task: ClassVar[str]
     neighbours: ClassVar[tuple] = (1, 5)
     paths: ClassVar[tuple] = ("model", "embeddings", "data_dir", "boxes", "out")
     omissible: ClassVar[tuple] = ("model",)
-    rank_by = "distance"  # a field of the tasks that also rank by a similarity
+    rank_by = "distance"  # these are fields of some tasks
+    draws = export = gallery = index = report = rerank = None
 
     model: str
     embeddings: str | None = None
@@ -115,8 +111,7 @@ class Retrieval(Scoring):
             score over all pairs are printed too. Or `similarity`: the score that the model learned,
             of every pair of images, for a loss that learns one, such as `--loss pddm`.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
-            distance, as for large galleries. Also measures the recall that this loses, on at most
-            1,000 queries.
+            distance, and measure the recall that this loses, on at most 1,000 queries.
         nmi: Also cluster, and compare the clusters with the classes by NMI, AMI and the F1 of
             pairs.
         cluster_by: `kmeans`; or `affinity_propagation`, of at most 10,000 images.
@@ -125,9 +120,9 @@ class Retrieval(Scoring):
             images are of one class: ROC AUC, equal error rate, and the true match rate at this
             false match rate, such as 0.001. Where the model was trained on the same images, also
             the rates of the threshold that the training classes give. For `rank_by` distance.
-        gallery: Folder that `python -m tfdml.scale embed` wrote with this model, to search in, of
-            any size; its labels are compared with the names of the classes. An image that is in it
-            too, as the same file, does not find itself. Without clusters and statistics of pairs.
+        gallery: Folder that `python -m tfdml.scale embed` wrote with this model, to search in; its
+            labels are compared with the names of the classes. An image that is in it too, as the
+            same file, does not find itself. Without clusters and statistics of pairs.
         index: Also search by an index of faiss, such as `HNSW32` or `IVF64,Flat`, and measure the
             recall that it loses (`pip install -e ".[search]"`). With `gallery`, `stored`: search by
             the index of that folder instead, and measure its loss on at most 1,000 of the images.
@@ -135,13 +130,12 @@ class Retrieval(Scoring):
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
             `retrievals.png`, and for TensorBoard's projector, `projector/`.
-        export: Folder of a new model. The scored model, whose run must be beside it in `runs/`, is
-            also written there, as the next version, with `export_options`, `export_classes` and
-            `export_gallery`. If its weights are rounded, its metadata state their Recall@1 beside
-            that of the scored model. For `rank_by` distance.
+        export: Folder to which the scored model, whose run must be beside it in `runs/`, is also
+            written, as the next version. If its weights are rounded, its metadata state their
+            Recall@1 beside that of the scored model. For `rank_by` distance.
         export_options: Options of the export, such as `--export_options.precision int8`; the
-            docstring of `tfdml.serving.ExportOptions` lists them. Options not given are those of
-            the scored model, except `precision`, which is then float32.
+            docstring of `tfdml.serving.ExportOptions` lists them. Others are those of the scored
+            model, except `precision`, which is float32.
         export_classes: Give the exported model a signature `classify`, which finds the nearest
             means of the scored classes; of a dataset with a gallery, those of its images.
         export_gallery: Give it a signature `neighbours`, which finds the nearest of the scored
@@ -269,6 +263,9 @@ class ZeroShot(Scoring):
     def __post_init__(self):
         super().__post_init__()
         check_options("`placement`", self.placement, ("ancestors", "weights", "include_roots"))
+
+
+TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)}
 
 
 @dataclasses.dataclass(frozen=True)

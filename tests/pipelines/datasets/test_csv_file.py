@@ -224,8 +224,8 @@ def test_what_needs_one_class_per_image_rejects_several(table):
 
 
 def test_train_py_rejects_several_labels_before_training(table):
-    from tfdml.runs.images import load_images
     from tfdml.runs.recipe import Recipe
+    from tfdml.runs.run_images import load_images
 
     path = table("path,labels,split", *SEVERAL)
     with pytest.raises(ValueError, match=r"tfdml-train must have one class id.*EmbeddingModel.fit"):

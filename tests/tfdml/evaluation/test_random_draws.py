@@ -12,7 +12,7 @@ from tfdml.evaluation import (
     retrieval_scores,
 )
 from tfdml.evaluation.random_draws import few_shot_scores
-from tfdml.runs.tables import results_text
+from tfdml.runs.printed import results_text
 
 
 @pytest.fixture

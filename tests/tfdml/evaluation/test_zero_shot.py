@@ -12,7 +12,7 @@ from tfdml.evaluation import (
     zero_shot_per_query,
 )
 from tfdml.evaluation.zero_shot import zero_shot_scores
-from tfdml.runs.tables import results_text
+from tfdml.runs.printed import results_text
 
 
 def steps_up(hierarchy, node, steps=1):

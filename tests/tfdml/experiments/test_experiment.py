@@ -14,8 +14,8 @@ from full_disk import files_of_at_most
 import pipelines
 from tfdml.evaluation.comparison import save_queries
 from tfdml.experiments import trainings
-from tfdml.runs.images import load_images
 from tfdml.runs.recipe import Recipe
+from tfdml.runs.run_images import load_images
 
 LABELS = np.repeat(np.arange(20), 5)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.models.replicas import fit_replicas
-from tfdml.runs.devices import of_environment
+from tfdml.runs.devices import find_devices
 
 STEPS, BATCH = 20, 16
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
@@ -73,7 +73,7 @@ def train(name, devices):
 
 
 def main(path, kind, names):
-    devices = of_environment().named(kind if kind.startswith("cpu") else None).started()
+    devices = find_devices().named(kind if kind.startswith("cpu") else None).start()
     results = {}
     for name in names.split(","):
         results |= train(name, devices)

@@ -12,7 +12,7 @@ from mean_colours import saved_model, scores
 
 from tfdml.evaluation import few_shot_accuracies, load_queries, retrieval_scores
 from tfdml.programs import evaluate
-from tfdml.runs.scoring import embedded
+from tfdml.runs import scoring
 from tfdml.serving import metadata
 
 LABELS = np.repeat(np.arange(10), 3)
@@ -46,7 +46,7 @@ def test_embeddings_of_a_model_are_written_once_and_read_by_every_task(colours, 
     assert scores(version, *stored, name="evaluation")["scores"] == direct["scores"]
     levels = scores(version, "--levels", 1, name="evaluation_levels_1")
     ncm = scores(version, "--task", "ncm", name="evaluation_ncm")
-    monkeypatch.setattr(embedded, "embed", lambda *_: pytest.fail("embedded"))
+    monkeypatch.setattr(scoring, "embed", lambda *_: pytest.fail("embedded"))
     assert scores(version, *stored, name="evaluation") == {**direct, "embeddings": "x.npz"}
     found = scores(version, *stored, "--levels", 1, name="evaluation_levels_1")
     assert (found["scores"], found["scored_levels"]) == (levels["scores"], 1)

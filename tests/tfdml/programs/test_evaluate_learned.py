@@ -3,15 +3,13 @@
 import pathlib
 
 import keras
-import programs
 import pytest
 from PIL import Image
-from small_runs import SMALL, few_digits
+from small_runs import few_digits
 from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k
-from tfdml.programs import train
 from tfdml.runs.scoring import tasks
 
 
@@ -19,17 +17,6 @@ from tfdml.runs.scoring import tasks
 def _few_digits():
     with few_digits():
         yield
-
-
-@pytest.fixture(scope="module")
-def trained_with_pddm(tmp_path_factory):
-    """A folder in which a run that learns a similarity has finished."""
-    folder = tmp_path_factory.mktemp("pddm")
-    options = ["--embedding_dim", "8", "--steps", "20", "--learning_rate", "1e-2"]
-    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
-    result = programs.run(train.main, "--run", "small", *SMALL, *options, cwd=folder)
-    assert result.code == 0, result.err
-    return folder
 
 
 @pytest.fixture

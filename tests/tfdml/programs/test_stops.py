@@ -6,9 +6,10 @@ import threading
 import programs
 import pytest
 import tensorflow as tf
-from small_runs import SMALL, rejection, write_images
+from small_runs import SMALL, UNTRAINED, rejection, write_images
 
 import tfdml
+from tfdml import runs
 from tfdml.programs import train
 
 
@@ -44,7 +45,7 @@ def test_a_lack_of_memory_in_training_says_what_needs_less(tmp_path, monkeypatch
         message = "OOM when allocating tensor with shape[9,9]"
         raise tf.errors.ResourceExhaustedError(None, None, message)
 
-    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(runs, "build_model", lambda *_: UNTRAINED)
     monkeypatch.setattr(train, "fit", exhausted)
     message = rejection(*SMALL, "--run", "x", cwd=tmp_path)
     assert "shape[9,9]. A new run with a smaller batch or --micro_batch needs less" in message
@@ -72,7 +73,7 @@ def interrupted_in_another_error(*arguments):
 @pytest.mark.parametrize("fit", [interrupted, interrupted_in_another_error])
 @pytest.mark.usefixtures("interrupts")
 def test_ctrl_c_says_how_to_go_on_in_whatever_it_ends(fit, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(runs, "build_model", lambda *_: UNTRAINED)
     monkeypatch.setattr(train, "fit", fit)
     result = programs.run(train.main, *SMALL, "--run", "my run", cwd=tmp_path)
     assert result.code == 130
@@ -88,7 +89,7 @@ def test_a_run_trains_in_a_thread_that_hears_no_signal(tmp_path, monkeypatch):
         reached.set()
         raise SystemExit
 
-    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(runs, "build_model", lambda *_: UNTRAINED)
     monkeypatch.setattr(train, "fit", fit)
     arguments = [train.main, *SMALL, "--run", "x"]
     thread = threading.Thread(target=programs.run, args=arguments, kwargs={"cwd": tmp_path})
@@ -102,7 +103,7 @@ def test_another_error_in_training_is_no_ctrl_c(tmp_path, monkeypatch):
     def broken(*arguments):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(train, "build_model", lambda *_: None)
+    monkeypatch.setattr(runs, "build_model", lambda *_: UNTRAINED)
     monkeypatch.setattr(train, "fit", broken)
     with pytest.raises(RuntimeError, match="a defect"):
         programs.run(train.main, *SMALL, "--run", "x", cwd=tmp_path)

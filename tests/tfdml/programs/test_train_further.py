@@ -10,11 +10,12 @@ import programs
 import pytest
 import tensorflow as tf
 import yaml
-from small_runs import write_images
+from small_runs import run, write_images
 
 import pipelines
 from tfdml.programs import train
 from tfdml.runs.folders import RUNS, make_folders, only_writer
+from tfdml.runs.prepared import with_defaults
 from tfdml.runs.recipe import Recipe
 from tfdml.serving.metadata import read_metadata
 
@@ -51,7 +52,7 @@ def test_a_run_prints_and_keeps_its_defaults(folder):
 def test_a_run_states_that_no_class_fills_its_share_of_a_batch(capsys, sizes, repeats):
     labels = np.repeat(range(len(sizes)), sizes)
     split = pipelines.Split(np.zeros((len(labels), 2, 2, 3), np.uint8), labels)
-    train.with_defaults(Recipe(images_per_class=4), split)
+    with_defaults(Recipe(images_per_class=4), split)
     said = "--images_per_class 4 exceeds the largest class, which has 3 images: batches repeat"
     assert (said in capsys.readouterr().out) == repeats
 
@@ -107,8 +108,7 @@ def test_a_run_that_another_process_has_just_begun_is_not_overwritten(tmp_path, 
 def test_a_run_starts_from_the_weights_of_another(folder):
     folder, _ = folder
     arguments = [*SMALL, "--init_from", "a", "--steps", "0", "--run", "b"]
-    result = programs.run(train.main, *arguments, cwd=folder)
-    assert result.code == 0, result.err
+    run(*arguments, cwd=folder)
     source = keras.models.load_model(folder / "runs/a/checkpoint.keras")
     exported = tf.saved_model.load(str(folder / "saved_models/b/1"))
     images = pipelines.load("digits").test.images[:8].astype("float32")
@@ -120,8 +120,9 @@ def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path):
     photos = write_images(tmp_path / "photos", dict.fromkeys(("a", "b", "c", "d"), 2))
     small = ["--dataset", "folder", "--data_dir", photos, "--image_size", "8"]
     small += ["--loss", "triplet", "--embedding_dim", "4", "--steps", "1"]
-    first = programs.run(train.main, *small, "--run", "first", cwd=tmp_path)
-    assert first.code == 0, first.err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "export", lambda *_: None)
+        run(*small, "--run", "first", cwd=tmp_path)
     write_images(photos, {"aa": 2, "ab": 2})  # now b is a class to score
     start = ["--run", "second", "--init_from", "first"]
     second = programs.run(train.main, *small, *start, cwd=tmp_path)

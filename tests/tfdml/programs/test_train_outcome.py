@@ -1,12 +1,12 @@
 """What a run says of its scores, and what to try where training did not raise them."""
 
-import json
+import types
 
 import keras
 import numpy as np
-import programs
 import pytest
-from small_runs import few_digits
+from PIL import Image
+from small_runs import few_digits, scores_of
 
 import pipelines
 from tfdml.programs import train
@@ -14,7 +14,12 @@ from tfdml.runs import outcome
 from tfdml.runs.recipe import Recipe
 
 
-def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
+def run_of(recipe):
+    train_split = types.SimpleNamespace(num_classes=40)
+    return types.SimpleNamespace(recipe=recipe, images=types.SimpleNamespace(train=train_split))
+
+
+def test_a_run_that_ends_below_its_start_says_what_to_try(capsys):
     recipe, _ = Recipe(weights="imagenet", head_multiplier=1.0, steps=0).completed(40)
     scores = {
         "untrained": {"recall@1": 0.5},
@@ -28,7 +33,7 @@ def test_a_run_that_ends_below_its_start_says_what_to_try(tmp_path, capsys):
         (0.4, "Training did not raise Recall@1: 0.5000 → 0.4000."),
     ):
         scores["trained"] = {"recall@1": recall}
-        train.report(recipe, tmp_path, scores, num_classes=40)
+        train.report(run_of(recipe), scores)
         out = capsys.readouterr().out
         printed = sentence is not None
         assert not printed or sentence in out
@@ -64,7 +69,7 @@ def test_advice_names_a_batch_that_the_sampler_takes():
     assert "--classes_per_batch 40" in " ".join(outcome.what_to_try(recipe, 41, {}))
 
 
-def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
+def test_a_learned_similarity_that_collapsed_is_stated(capsys):
     recipe, _ = Recipe(loss="pddm", steps=0).completed(40)
     scores = {
         "untrained": {"recall@1": 0.5, "similarity_auc": 0.5},
@@ -76,25 +81,19 @@ def test_a_learned_similarity_that_collapsed_is_stated(tmp_path, capsys):
     }
     for collapsed in (False, True):
         scores["similarity_collapsed"] = collapsed
-        train.report(recipe, tmp_path, scores, num_classes=40)
+        train.report(run_of(recipe), scores)
         out = capsys.readouterr().out
         assert ("its ROC curve is 0.51" in out) == collapsed
         assert ("More steps: --steps 500" in out) == collapsed
         assert "--learning_rate" not in out  # a lower one would learn it later
 
 
-@pytest.mark.usefixtures("without_export")
-def test_a_learned_similarity_is_judged_by_pairs(tmp_path):
-    arguments = ["--dataset", "digits", "--loss", "pddm", "--embedding_dim", "4"]
-    arguments += ["--steps", "2", "--run", "learned"]
+def test_a_learned_similarity_is_judged_by_pairs(trained_with_pddm):
     with few_digits():
-        result = programs.run(train.main, *arguments, cwd=tmp_path)
         test = pipelines.load("digits").test
-    assert result.code == 0, result.err
-    scores = json.loads((tmp_path / "runs/learned/scores.json").read_text())
-    model = keras.models.load_model(tmp_path / "runs/learned/checkpoint.keras")
-    rows = model.embed(test.images)
-    auc = outcome.similarity_auc(rows, test.labels, model.similarity)
+    folder = trained_with_pddm / "runs" / "small"
+    model, scores = keras.models.load_model(folder / "checkpoint.keras"), scores_of(folder)
+    auc = outcome.similarity_auc(model.embed(test.images), test.labels, model.similarity)
     assert scores["trained"]["similarity_auc"] == pytest.approx(auc, abs=1e-3)
     assert scores["similarity_collapsed"] == (auc < outcome.COLLAPSED)
 
@@ -111,3 +110,23 @@ def test_a_similarity_by_class_is_distinguished_from_chance(rng):
 
     assert outcome.similarity_auc(embeddings, labels, knowing) == 1
     assert outcome.similarity_auc(embeddings, labels, guessing) == pytest.approx(0.5, abs=0.05)
+
+
+SCORES = {"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}
+LOSSES = "epoch,loss\n0,2.5\n1,{}\n"
+TARGETS = (
+    "epoch,loss,target_highest,target_lowest,target_mean\n0,2.5,0.6,0.5,0.55\n1,{},0.9,0.4,0.7\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "width"), [(LOSSES, 1000), (TARGETS, 1500)], ids=["loss", "targets"]
+)
+def test_draws_the_training_and_the_targets_of_density(epochs, width, tmp_path):
+    log, pictures = tmp_path / "epochs.csv", []
+    for loss in (1.5, 9.5):
+        log.write_text(epochs.format(loss))
+        outcome.plot_training(log, SCORES, tmp_path / "training.png")
+        assert Image.open(tmp_path / "training.png").size == (width, 400)
+        pictures.append((tmp_path / "training.png").read_bytes())
+    assert pictures[0] != pictures[1]

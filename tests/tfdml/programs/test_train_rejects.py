@@ -10,128 +10,112 @@ from tfdml.programs import train
 
 ROOT = pathlib.Path(__file__).parents[3]
 
-NO_DATA = ["--dataset", "folder", "--data_dir", "missing"]
-
-
-READ_HERE = ["--dataset", "folder", "--data_dir", ROOT]
-
-
-READ_WHOLE = [*READ_HERE, "--skip_invalid", "true"]  # every image once, which may take minutes
-
-
-WRONG_MARGIN = ["--loss_options.margin", "-1"]  # which takes TensorFlow to see
-
-
+# Flags, of which NO_DATA, HERE and WRONG stand for others, and words of the rejection.
+STAND_FOR = {
+    "NO_DATA": ["--dataset", "folder", "--data_dir", "missing"],
+    "HERE": ["--dataset", "folder", "--data_dir", str(ROOT)],
+    "WHOLE": ["--dataset", "folder", "--data_dir", str(ROOT), "--skip_invalid"],  # takes minutes
+    "WRONG": ["--loss_options.margin", "-1"],  # which takes TensorFlow to see
+    "README": [str(ROOT / "README.md")],
+    "MISSPELT": [str(ROOT / "tests" / "misspelt.yaml")],
+}
+NESTED = """--loss_options.similarity '{"dropout": ...}'"""
 REJECTED = [
-    (["--loss", "liftd"], ["loss 'liftd'", "'lifted'"]),
-    (["--dataset", "glyps"], ["dataset 'glyps'", "'glyphs'"]),
-    (["--backbone", "smal_cnn"], ["backbone 'smal_cnn'", "'small_cnn'"]),
-    (["--lss", "lifted"], ["--lss", "--loss?"]),
-    (["--loss_options", "null"], ["`loss_options`", "Received: loss_options=None"]),
-    (["--steps", "1e3"], ["`steps`", "integer", "Received: steps=1000.0"]),
-    (["--config", ROOT / "tests" / "misspelt.yaml"], ["misspelt.yaml: ", "'stpes'", "--steps?"]),
+    ("--loss liftd", ["loss 'liftd'", "'lifted'"]),
+    ("--dataset glyps", ["dataset 'glyps'", "'glyphs'"]),
+    ("--backbone smal_cnn", ["backbone 'smal_cnn'", "'small_cnn'"]),
+    ("--lss lifted", ["--lss", "--loss?"]),
+    ("--loss_options null", ["`loss_options`", "Received: loss_options=None"]),
+    ("--steps 1e3", ["`steps`", "integer", "Received: steps=1e3"]),
+    ("--config MISSPELT", ["misspelt.yaml: ", "'stpes'", "--steps?"]),
+    ("--config missing.yaml", ["missing.yaml"]),
+    ("--loss_options.similarity.dropout 0", ["--loss_options.similarity.dropout", NESTED]),
+    ("--loss_options.magrin 1 NO_DATA", ["loss 'lifted'", "'magrin'", "'margin'"]),
+    ("--loss memory NO_DATA", ["loss 'memory' requires the option 'base'"]),
+    ("--dataset folder --data_dir .", ["Run in another folder. Received: data_dir='.'"]),
+    ("WRONG WHOLE", ["`margin`", "> 0", "Received: margin=-1"]),
+    ("--augmentation.flp true NO_DATA", ["'flp'", "'flip'"]),
     (
-        ["--loss_options.similarity.dropout", "0"],
-        ["--loss_options.similarity.dropout", """--loss_options.similarity '{"dropout": ...}'"""],
-    ),
-    (["--loss_options.magrin", "1", *NO_DATA], ["loss 'lifted'", "'magrin'", "'margin'"]),
-    (["--loss", "memory", *NO_DATA], ["loss 'memory' requires the option 'base'"]),
-    (["--dataset", "folder", "--data_dir", "."], ["Run in another folder. Received: data_dir='.'"]),
-    (["--loss_options.margin", "-1", *READ_WHOLE], ["`margin`", "> 0", "Received: margin=-1"]),
-    (["--augmentation.flp", "true", *NO_DATA], ["'flp'", "'flip'"]),
-    (
-        ["--sampler", "groups", "--sampler_options.evnly", "true", *NO_DATA],
+        "--sampler groups --sampler_options.evnly true NO_DATA",
         ["sampler 'groups'", "'evnly'", "'evenly'"],
     ),
     (
-        ["--sampler", "pairs", "--sampler_options.hard_neighbors", "true", *NO_DATA],
-        ["sampler 'pairs'", "'hard_neighbors'", "'hard_neighbours'"],
-    ),
-    (
-        ["--sampler", "pairs", "--sampler_options.hard_neighbours", "3", *NO_DATA],
+        "--sampler pairs --sampler_options.hard_neighbours 3 NO_DATA",
         ["`hard_neighbours`", "Received: hard_neighbours=3"],
     ),
     (
-        ["--sampler", "whole_classes", "--dataset", "digits"],
+        "--sampler groups --sampler_options.super_classes 0 NO_DATA",
+        ["`super_classes`", "Received: super_classes=0"],
+    ),
+    (
+        "--sampler whole_classes --dataset digits",
         ["`classes_per_batch` × `images_per_class`", "classes_per_batch=32, images_per_class=4"],
     ),
-    (["--sampler", "groups", "--dataset", "digits", *WRONG_MARGIN], ["`super_labels`"]),
+    ("--sampler groups --dataset digits WRONG", ["`super_labels`"]),
     (
-        ["--dataset", "digits", "--classes_per_batch", "6"],
+        "--dataset digits --classes_per_batch 6",
         ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
     ),
     (
-        ["--embedding_dim", "null", "--levels", "3", *READ_WHOLE],
+        "--embedding_dim null --levels 3 WHOLE",
         ["`embedding_dim`", "Received: embedding_dim=None, levels=3"],
     ),
     (
-        ["--loss", "contrastive", "--loss_options.pairs", "halves", *READ_WHOLE],
+        "--loss contrastive --loss_options.pairs halves WHOLE",
         ["`pairs` 'halves'", "Received: sampler='balanced', hard_neighbours=False"],
     ),
+    ("--exit_multiplier 2 WHOLE", ["`exit_multiplier`", "Received: exit_multiplier=2.0"]),
+    ("--pooling average+max WHOLE", ["`pooling`", "small_cnn", "Received: pooling='average+max'"]),
     (
-        ["--exit_multiplier", "2", *READ_WHOLE],
-        ["`exit_multiplier`", "Received: exit_multiplier=2.0"],
+        "--sampler shuffled --dataset digits --classes_per_batch 500",
+        ["`images_per_class` must not exceed", "classes_per_batch=500, images_per_class=4"],
     ),
     (
-        ["--pooling", "average+max", *READ_WHOLE],
-        ["`pooling`", "small_cnn", "Received: pooling='average+max'"],
-    ),
-    (
-        ["--sampler", "shuffled", "--dataset", "digits", "--classes_per_batch", "500"],
-        [
-            "`images_per_class` must not exceed",
-            "Received: classes_per_batch=500, images_per_class=4",
-        ],
-    ),
-    (
-        ["--sampler", "pairs", "--classes_per_batch", "3", "--images_per_class", "5"],
+        "--sampler pairs --classes_per_batch 3 --images_per_class 5",
         ["must be a multiple of 2", "Received: classes_per_batch=3, images_per_class=5"],
     ),
-    (NO_DATA, ["there is no missing"]),
+    ("--skip_invalid true NO_DATA WRONG", ["there is no missing"]),
+    ("--weights missing.h5 HERE", ["`weights`", "Received: weights='missing.h5'"]),
     (
-        ["--weights", "missing.h5", *READ_HERE],
-        ["`weights`", "Received: weights='missing.h5'"],
-    ),
-    (
-        ["--weights", "imagenet", "--backbone", "googlenet", *READ_HERE],
+        "--weights imagenet --backbone googlenet HERE",
         ["`weights`", "tools/convert_googlenet.py", "Received: weights='imagenet'"],
     ),
     (
-        [
-            "--weights",
-            "imagenet",
-            "--backbone",
-            "mobilenet_v2",
-            "--dataset",
-            "digits",
-            *WRONG_MARGIN,
-        ],
+        "--weights imagenet --backbone mobilenet_v2 --dataset digits WRONG",
         ["3 channels", "Received: weights='imagenet', channels=1"],
     ),
     (
-        ["--weights", str(ROOT / "README.md"), "--backbone", "googlenet", *READ_HERE],
+        "--weights README --backbone googlenet HERE",
         ["`weights` must be a converted .npz file", "tools/convert_googlenet.py"],
     ),
     (
-        ["--skip_invalid", "true", *NO_DATA, *WRONG_MARGIN],
-        ["there is no missing"],
-    ),
-    (
-        ["--dataset", "digits", "--backbone", "mobilenet_v2"],
+        "--dataset digits --backbone mobilenet_v2",
         ["the images are too small for mobilenet_v2", "32x32"],
     ),
     (
-        ["--sampler", "groups", "--sampler_options.super_classes", "0", *NO_DATA],
-        ["`super_classes`", "Received: super_classes=0"],
+        "--loss hdc --dataset digits --levels 2",
+        ["`levels` must be those of loss 'hdc', 3. Received: levels=2"],
     ),
-    (["--config", "missing.yaml"], ["missing.yaml"]),
+    ("--levels 4", ["`levels` must be one of 1, 2, 3. Received: levels=4"]),
+    (
+        "--loss hdc --dataset digits --backbone alexnet",
+        ["backbone 'alexnet' has levels from 1 to 1. Received: levels=3"],
+    ),
+    (
+        "--loss hdc --dataset digits --dropout [0.5,0.5]",
+        ["`dropout` must be one number, or one for each level"],
+    ),
+    ("--dropout [0.5,1.0]", ["`dropout` must be a number >= 0 and < 1 or a list"]),
+    (
+        "--embedding_dim 65537",
+        ["`embedding_dim` must be <= 65,536. Received: embedding_dim=65537"],
+    ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"), REJECTED, ids=["".join(map(str, row[0][:4])) for row in REJECTED]
-)
-def test_bad_input_is_rejected_with_a_sentence(arguments, words, tmp_path):
+@pytest.mark.parametrize(("flags", "words"), REJECTED)
+def test_bad_input_is_rejected_with_a_sentence(flags, words, tmp_path):
+    arguments = [part for word in flags.split() for part in STAND_FOR.get(word, [word])]
     message = rejection(*arguments, cwd=tmp_path)
     assert message.startswith("tfdml-train: error: ")
     assert [word for word in words if word not in message] == [], message
@@ -147,7 +131,7 @@ def test_a_sampler_rejects_the_images_before_density_measures_them(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_rejected(tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
-    message = rejection("--run", "x", *NO_DATA, cwd=tmp_path)
+    message = rejection("--run", "x", *STAND_FOR["NO_DATA"], cwd=tmp_path)
     assert f"cannot write to {tmp_path / 'runs'}" in message
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
@@ -178,41 +162,38 @@ def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
     assert len(result.sentence) == len(result.err.strip()) > len("tfdml-train: error: x.yaml: ")
 
 
-def test_what_a_run_cannot_serve_is_said_before_the_images_are_embedded(tmp_path):
-    memory = ["--loss", "memory", "--loss_options.base", "contrastive", "--loss_options.size", "64"]
-    sizes = ["--loss", "matryoshka", "--loss_options.base", "cosface", "--loss_options.dims", "[2]"]
-    share = ["--loss", "sampled_classes", "--loss_options.base", "cosface"]
-    for flags, expected in (
-        (memory, "`start_step` must be below the steps, or the memory is never used"),
-        (sizes, "the largest of `dims` must be the width of the embeddings"),
-        ([*share, "--loss_options.rate", "0.1"], "`rate` must sample at least as many classes"),
-    ):
-        flags = [*SMALL, *flags, "--steps", "9", "--run", "r"]
-        result = programs.run(train.main, *flags, cwd=tmp_path)
-        assert expected in result.sentence
-        assert "Embedding" not in result.out
-        assert not (tmp_path / "runs" / "r").exists()
-
-
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("loss", "options", "expected"),
     [
         (
-            ["memory", "--loss_options.base", "npair", "--loss_options.size", "8"],
-            "size=8, batch=20",
+            "memory",
+            {"base": "contrastive", "size": 64},
+            "`start_step` must be below the steps, or the memory is never used",
+        ),
+        ("memory", {"base": "npair", "size": 8, "start_step": 0}, "size=8, batch=20"),
+        (
+            "matryoshka",
+            {"base": "cosface", "dims": [2]},
+            "the largest of `dims` must be the width of the embeddings",
         ),
         (
-            ["sampled_classes", "--loss_options.base", "cosface", "--loss_options.rate", "0.5"],
+            "sampled_classes",
+            {"base": "cosface", "rate": 0.1},
+            "`rate` must sample at least as many classes",
+        ),
+        (
+            "sampled_classes",
+            {"base": "cosface", "rate": 0.5},
             "rate=0.5, sampled=3, classes=5",
         ),
     ],
 )
-def test_a_batch_that_the_loss_cannot_take_is_rejected_before_training(flags, expected, tmp_path):
-    assert expected in rejection(*SMALL, *TWO_STEPS, "--loss", *flags, cwd=tmp_path)
+def test_what_a_loss_cannot_take_is_said_before_images_are_embedded(
+    loss, options, expected, tmp_path
+):
+    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
+    steps = ["--steps", "9", "--run", "r"]
+    result = programs.run(train.main, *SMALL, "--loss", loss, *flags, *steps, cwd=tmp_path)
+    assert expected in result.sentence
+    assert "Embedding" not in result.out
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("dim", [65_537, 5_000_000])
-def test_an_embedding_beyond_reason_is_rejected(dim, tmp_path):
-    result = programs.run(train.main, "--embedding_dim", dim, cwd=tmp_path)
-    assert f"`embedding_dim` must be <= 65,536. Received: embedding_dim={dim}" in result.sentence

@@ -5,6 +5,7 @@ import yaml
 
 from tfdml.runs.exporting import check_same_run
 from tfdml.serving.metadata import places_of, without_folders
+from tfdml.serving.versions import newest_version
 
 
 @pytest.fixture
@@ -47,3 +48,12 @@ def test_runs_on_two_folders_of_one_name_are_two(tmp_path, write_version, kept_i
         check_same_run(other.parent, trained)
     unknown = write_version("exported/r", str(tmp_path / "b" / "photos"))
     check_same_run(unknown.parent, trained)  # as by earlier versions, elsewhere than its run
+
+
+def test_a_stray_file_is_no_version(tmp_path):
+    (tmp_path / "7").write_text("no version")
+    (tmp_path / "6").mkdir()
+    with pytest.raises(FileNotFoundError, match="no SavedModel at"):
+        newest_version(tmp_path)
+    (tmp_path / "6" / "saved_model.pb").touch()
+    assert newest_version(tmp_path) == tmp_path / "6"

@@ -4,6 +4,7 @@ import programs
 import pytest
 
 from tfdml.programs import train
+from tfdml.runs.recipe_flags import recipe_of
 from tfdml.runs.table import read_table
 
 TABLE = """\
@@ -24,16 +25,16 @@ def table(tmp_path):
 
 
 def test_a_row_has_the_settings_of_its_table_and_its_own(table):
-    a, b = (train.recipe_of(["--config", str(table), "--row", row]) for row in "ab")
+    a, b = (recipe_of(["--config", str(table), "--row", row]) for row in "ab")
     assert (a.loss, a.loss_options, a.classes_per_batch) == ("triplet", {"margin": 0.3}, 5)
     assert (b.loss, b.loss_options, b.steps) == ("contrastive", {"margin": 1.0}, 7)
     assert (a.run, b.run) == ("some_digits_a", "some_digits_b")
 
 
 def test_flags_win_over_the_row(table):
-    recipe = train.recipe_of(["--steps", "9", "--row", "b", "--config", str(table), "--run", "x"])
+    recipe = recipe_of(["--steps", "9", "--row", "b", "--config", str(table), "--run", "x"])
     assert (recipe.steps, recipe.run) == (7, "x")
-    recipe = train.recipe_of(["--row", "b", "--config", str(table), "--steps", "9"])
+    recipe = recipe_of(["--row", "b", "--config", str(table), "--steps", "9"])
     assert recipe.steps == 9
 
 

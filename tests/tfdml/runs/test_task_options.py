@@ -40,6 +40,15 @@ from mean_colours import rejection
             ["--crops", "5", "--rank_by", "similarity"],
             "is for `rank_by` distance",
         ),
+        *(
+            (["--level_weights", weights], "`level_weights` must be >= 0, and not all 0. Received")
+            for weights in ("[0, 0, 0]", "[1, -1, 1]", "[]")
+        ),
+        (
+            ["--level_weights", "[1, 1]", "--rank_by", "similarity"],
+            "`level_weights` is for `rank_by` distance",
+        ),
+        (["--seed", "4294967296"], "`seed` must be an integer >= 0 and < 2\\*\\*32"),
         (["--batch_size", "0"], "`batch_size` must be an integer > 0. Received: batch_size=0"),
     ],
 )

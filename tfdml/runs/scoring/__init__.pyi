@@ -1,4 +1,5 @@
 from .embedded import embed_images as embed_images
+from .inference import embed as embed
 from .retrieval_page import draw as draw
 from .score_files import path_of as path_of
 from .score_files import write_queries as write_queries

@@ -4,9 +4,9 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-import tfdml
+from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.runs.images import embed_split
+from tfdml.runs import scoring
 from tfdml.runs.scoring.scored_images import Images
 from tfdml.runs.stored_embeddings import Stored, write_embeddings
 from tfdml.serving.exported import fingerprint
@@ -40,7 +40,7 @@ def levels_of(options, model):
         most = max(1, width // (model.recipe["embedding_dim"] or width))
     levels = options.levels or most
     expectation = "`levels` must not exceed those of the model"
-    check(levels <= most, expectation, levels=levels, of_model=most)
+    check(levels <= most, expectation, levels=levels, model_levels=most)
     fit = weights is None or (len(weights) == levels > 1 and width % levels == 0)
     expectation = "`level_weights` must have one number for each level of a model with several"
     check(fit, expectation, level_weights=weights, levels=levels)
@@ -52,10 +52,7 @@ def levels_of(options, model):
 
 
 def embed_images(options, model, images):
-    """The `Embedded` images: those of the file `embeddings`, or embedded now and written there.
-
-    Raises a ValueError if the file has the embeddings of others.
-    """
+    """The `Embedded` images: those of the file `embeddings`, or embedded now and written there."""
     rows, path = model.stored and model.stored.embeddings, options.embeddings
     if path and model.version:
         split, boxes = images.split, images.split.boxes
@@ -68,7 +65,7 @@ def embed_images(options, model, images):
         expected += "another file, or delete it"
         check(not (model.stored and differing), expected, differing=differing)
     if rows is None:
-        rows = embed(options, model, images.split)
+        rows = scoring.embed(options, model, images.split)
         if path:
             labels = [*map(images.class_names.get, images.labels.tolist())]
             ids = split.images if split.holds_paths else images.ids(options)
@@ -82,15 +79,7 @@ def joined(options, model, images, rows):
     _, levels, dim = levels_of(options, model)
     scored = embeddings = rows[:, : levels * dim]
     if options.dims is not None:
-        embeddings = tfdml.evaluation.first_dims(scored, options.dims)
+        embeddings = evaluation.first_dims(scored, options.dims)
     elif options.level_weights is not None:
-        embeddings = tfdml.evaluation.weigh_levels(scored, options.level_weights)
+        embeddings = evaluation.weigh_levels(scored, options.level_weights)
     return Embedded(embeddings, images, model, scored, levels)
-
-
-def embed(options, model, split, signature=None):
-    """(n, width) floats of all levels, by a signature of the model or of other weights of it."""
-    levels, _, dim = levels_of(options, model)
-    kind = {"crops": options.crops, "mirror": options.mirror, "batch_size": options.batch_size}
-    signature, reading = signature or model.signatures["embed_images"], model.preprocessing
-    return embed_split(signature, split, reading, width=levels * dim, levels=levels, **kind)

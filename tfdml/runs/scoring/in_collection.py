@@ -7,7 +7,7 @@ import numpy as np
 
 from tfdml import evaluation, scale
 from tfdml.checks import check
-from tfdml.runs.images import files_of, warn_of_copies
+from tfdml.runs.scoring.scored_images import files_of, warn_of_copies
 from tfdml.serving.exported import fingerprint
 
 
@@ -20,11 +20,7 @@ class Searched(NamedTuple):
 
 
 def searching(options, model, images):
-    """The `Images` that search in the gallery of the options: all, or the queries of a dataset.
-
-    Raises a ValueError if another model made its embeddings, shards, labels or the index are
-    missing, no image could be read, none of the classes is there, or an image finds itself alone.
-    """
+    """The `Images` that search in the gallery of the options: all, or the queries of a dataset."""
     collection, index = scale.Collection(options.gallery), None
     collection.check_model(fingerprint(model.version))
     if options.index:

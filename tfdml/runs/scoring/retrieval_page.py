@@ -7,14 +7,16 @@ from tfdml import evaluation
 from tfdml.evaluation.metrics import Metrics, without_twins
 from tfdml.evaluation.report import figures
 from tfdml.evaluation.report.page import write_report
+from tfdml.runs.printed import page_facts, page_title
 from tfdml.runs.scoring.tasks import NEAREST, has_pairs_of_both_kinds
 from tfdml.runs.task_options import CHANGING
 
 
-def draw(embedded, options, results, title, facts):
+def draw(embedded, options, results):
     """Writes the report to `options.report`; returns the path of the page."""
     print("Drawing the report", flush=True)
     images, model = embedded.images, embedded.model
+    facts = page_facts(options, model, images)
     split, folder, seed = images.split, pathlib.Path(options.report), {"seed": options.seed}
     data, ids = (embedded.embeddings, split.labels), images.ids(options)
     most = len(split.labels) - 1
@@ -45,7 +47,7 @@ def draw(embedded, options, results, title, facts):
     page = write_report(
         *data,
         folder,
-        title=title,
+        title=page_title(options, model),
         scores=without_twins(results["scores"]),
         per_query=without_twins(per_query),
         picture_of=picture,

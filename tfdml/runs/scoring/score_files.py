@@ -42,9 +42,9 @@ def path_of(options, model):
     if model.was_trained_on(options):
         unnamed |= {"dataset", "data_dir"}
         unnamed |= {"boxes"} if options.boxes == model.recipe.get("boxes") else set()
-    if not getattr(options, "gallery", None):
+    if not options.gallery:
         unnamed |= {"index", "index_parameters"}
-    if options.rank_by == "distance" or getattr(options, "rerank", None):
+    if options.rank_by == "distance" or options.rerank:
         unnamed.add("rank_by")
     if options.task == "zero_shot":
         unnamed.add("seed")  # which draws nothing

@@ -3,14 +3,17 @@
 import dataclasses
 import hashlib
 import os
+import warnings
 from itertools import filterfalse
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import pipelines
+from pipelines.datasets.cached import sources_of
 from tfdml.command_line import program_name
-from tfdml.runs.images import files_of, warn_of_copies, warn_of_trained
+from tfdml.files import copies
+from tfdml.runs.run_images import warn_of_trained
 
 
 class Images(NamedTuple):
@@ -62,7 +65,7 @@ class Images(NamedTuple):
 def load_images(options, model):
     """The `Images`; warns of classes that the model was trained on, unless asked for."""
     if model.version is None:
-        return _of_stored(model.stored, options)
+        return _stored_images(model.stored, options)
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
     kept["training"] = options.split in ("train", "validation")
     dataset = pipelines.load(options.dataset, options.data_dir, **kept)
@@ -75,7 +78,23 @@ def load_images(options, model):
     return Images(split, queries if options.task == "retrieval" else None, dataset)
 
 
-def _of_stored(stored, options):
+def files_of(split):
+    """The files of the images, of a cache those that it was made of; None if it states none."""
+    if split.holds_records:
+        return sources_of(split.images)
+    return split.images.tolist() if split.holds_paths else None
+
+
+def warn_of_copies(files, others, what):
+    """Warns of others that have the content of another file, with their number and an example."""
+    found = list(copies(files, others))
+    if found:
+        path, other = found[0]
+        sentence = f"{len(found):,} {what} have the content of another file, such as {other} and"
+        warnings.warn(f"{sentence} {path}: they count as images of their own", stacklevel=2)
+
+
+def _stored_images(stored, options):
     """The `Images` of a file of embeddings, of which it has at most the names."""
     classes, labels = np.unique(stored.labels, return_inverse=True)
     names = dict(enumerate(classes.tolist())) if classes.dtype.kind == "U" else None

@@ -14,7 +14,7 @@ from tfdml.files import identity
 from tfdml.progress import progress
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.images import preprocessing_of
+from tfdml.runs.run_images import preprocessing_of
 from tfdml.runs.stored_embeddings import read_embeddings
 from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
@@ -73,10 +73,7 @@ class ScoredModel:
 
 
 def find_model(options):
-    """The `ScoredModel` of the options, whose metadata are read here alone.
-
-    Raises a ValueError if the folder of its images is known by name alone, and not given.
-    """
+    """The `ScoredModel` of the options, whose metadata are read here alone."""
     path, stored = options.embeddings, None
     if path and (options.model is None or os.path.exists(path)):
         stored = read_embeddings(path)

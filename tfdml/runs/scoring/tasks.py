@@ -15,7 +15,8 @@ from tfdml.evaluation.metrics import Metrics, named_recalls
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
 from tfdml.evaluation.random_draws import few_shot_scores
 from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
-from tfdml.runs.scoring.embedded import embed, joined, levels_of
+from tfdml.runs import scoring
+from tfdml.runs.scoring.embedded import joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
 from tfdml.runs.scoring.scored_images import Images, training_split
 from tfdml.runs.scoring.scored_model import untrained_scores
@@ -30,7 +31,7 @@ def check_model(options, model):
     levels_of(options, model)
     if options.rank_by == "similarity":
         check_similarity(model.version, model.signatures)
-    if getattr(options, "index", None):
+    if options.index:
         load_faiss()
 
 
@@ -40,7 +41,7 @@ def prepare(options, model, images):
     if options.task == "zero_shot":
         images = _unseen(options, model, images)
         most = len(np.unique(images.labels[images.queries]))
-    elif options.task == "retrieval" and options.gallery:
+    elif options.gallery:
         images = searching(options, model, images)
         gallery, own, _ = images.collection
         what, most = "neighbours", gallery.most_found(own)
@@ -101,7 +102,9 @@ def retrieval(embedded, options):
     if by_distance and has_pairs:
         results["distances"] = statistics_of(results["ranking"].histogram)
     if parts := _parts(embedded, options):
-        results["levels"] = {name: _of_part(part, images, options) for name, part in parts.items()}
+        results["levels"] = {
+            name: _part_scores(part, images, options) for name, part in parts.items()
+        }
     if options.false_match_rate is not None:
         results["verification"] = _verified(embedded, options, results["ranking"].histogram)
     if untrained := untrained_scores(options, embedded.model, len(labels)):
@@ -167,7 +170,7 @@ def _parts(embedded, options):
     }
 
 
-def _of_part(embeddings, images, options):
+def _part_scores(embeddings, images, options):
     """{name: value} of embeddings ranked by distance."""
     data, gallery = evaluation.apart(embeddings, images.labels, images.queries)
     ranking = evaluation.rank(*data, **gallery, nearest=0, histogram=not gallery)
@@ -193,7 +196,7 @@ def _verified(embedded, options, histogram):
         cause = "the training classes are not at hand, or fewer than two have two images"
         print(f"No threshold is calibrated: {cause}")
         return results
-    rows = joined(options, model, training, embed(options, model, training)).embeddings
+    rows = joined(options, model, training, scoring.embed(options, model, training)).embeddings
     threshold = evaluation.calibrate_threshold(rows, training.labels, false_match_rate=rate)
     rates = rates_of(histogram, threshold)
     return {**results, "calibrated": {"threshold": threshold, **rates}}

@@ -36,3 +36,8 @@ def test_options_that_change_the_scores_name_the_file():
         assert queries.endswith("_queries.npz")
         assert max(len(each.encode()) for each in (name, queries)) <= 255
     assert name_of(NearestClassMean, draws=3) == "evaluation_ncm_draws_3.json"
+    model.recipe = {"boxes": "annotated"}
+    data = {"dataset": "tfds:caltech/birds", "data_dir": "photos", "boxes": "annotated"}
+    assert name_of(Retrieval, **data) == "evaluation.json"
+    model.was_trained_on = lambda _: False
+    assert name_of(Retrieval, **data) == "evaluation_tfds_caltech_birds_photos_in_annotated.json"

@@ -9,7 +9,8 @@ from mean_colours import CLASSES, PARENTS, rejection, scores, settings_on_the_pa
 import pipelines
 from tfdml import evaluation
 from tfdml.evaluation import clusters, ranking, retrieval
-from tfdml.runs.scoring import embedded, tasks
+from tfdml.runs import scoring
+from tfdml.runs.scoring import tasks
 
 UNSEEN = {"against": "before the own one", "expected": "in random order", "as_one": "as one class"}
 HIERARCHY = {CLASSES.index(n) if n in CLASSES else n: above for n, above in PARENTS.items()}
@@ -17,7 +18,7 @@ HIERARCHY = {CLASSES.index(n) if n in CLASSES else n: above for n, above in PARE
 
 @pytest.fixture
 def without_embedding(monkeypatch):
-    monkeypatch.setattr(embedded, "embed", lambda *_: pytest.fail("embedded"))
+    monkeypatch.setattr(scoring, "embed", lambda *_: pytest.fail("embedded"))
 
 
 def test_queries_search_the_gallery_of_a_dataset_that_has_one(
@@ -99,7 +100,7 @@ def test_an_index_is_compared_with_the_exact_search(parameters, version, rows_of
         (["--cluster_by", "affinity_propagation"], "takes at most 9 images"),
         (["--index", "IVF64,Flat"], "more cells than images. Received: cells=64, images=20"),
         (["--index", "IVF21,Flat"], "cells=21, images=20"),
-        (["--levels", "3"], "exceed those of the model. Received: levels=3, of_model=2"),
+        (["--levels", "3"], "exceed those of the model. Received: levels=3, model_levels=2"),
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (["--task", "zero_shot", "--split", "all"], "`unseen_share` must be given, except for"),
         (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),

@@ -1,6 +1,6 @@
 """The images of a recipe, and the batches of every sampler."""
 
-import inspect
+import dataclasses
 
 import numpy as np
 import pytest
@@ -8,7 +8,11 @@ from small_runs import completed, small_dataset, write_images
 
 import pipelines
 from tfdml.programs import train
+from tfdml.runs.network import build_model
+from tfdml.runs.prepared import with_defaults
 from tfdml.runs.requirements import SAMPLER_OPTIONS
+from tfdml.runs.run_batches import training_batches
+from tfdml.runs.run_images import load_images
 
 
 def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
@@ -19,7 +23,7 @@ def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
     data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
     boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
     recipe, *_ = train.parse([*data, *boxes])
-    train_split, test_split, *_ = train.load_images(recipe)
+    train_split, test_split, *_ = load_images(recipe)
     left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
     assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
@@ -37,7 +41,7 @@ def test_too_few_classes_are_rejected(tmp_path, names, options, message):
     data = ["--dataset", "folder", "--data_dir", str(photos), "--run", "unused"]
     recipe, *_ = train.parse([*data, *options])
     with pytest.raises(ValueError, match=message):
-        train.load_images(recipe)
+        load_images(recipe)
 
 
 @pytest.mark.slow
@@ -48,9 +52,9 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
     options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
     recipe, *_ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
     assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
-    train_split, *_, dataset = train.load_images(recipe)
-    recipe = train.with_defaults(recipe, train_split)
-    batches, _ = train.training_batches(recipe, 0, train_split, dataset)
+    train_split, *_, dataset = load_images(recipe)
+    recipe = with_defaults(recipe, train_split)
+    batches, _ = training_batches(recipe, 0, train_split, dataset)
     labels = next(iter(batches))[1].numpy()
     super_label_of = dict(zip(train_split.labels, train_split.super_labels, strict=True))
     assert len({super_label_of[label] for label in labels}) == 4
@@ -60,7 +64,7 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
 def small_model():
     """A model of the small dataset, which several samplers train on."""
     dataset = small_dataset()
-    return train.build_model(completed(steps=8, checkpoint_every=4), dataset.train, dataset)
+    return build_model(completed(steps=8, checkpoint_every=4), dataset.train, dataset)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
         checkpoint_every=4,
     )
     small_model.optimizer.iterations.assign(0)
-    batches, callbacks = train.training_batches(recipe, 0, dataset.train, dataset)
+    batches, callbacks = training_batches(recipe, 0, dataset.train, dataset)
     fitted = {"epochs": 2, "callbacks": callbacks, "shuffle": False, "verbose": 0}
     history = small_model.fit(batches, steps_per_epoch=4, **fitted)
     assert np.isfinite(history.history["loss"]).all()
@@ -102,13 +106,11 @@ def test_a_batch_that_exceeds_the_memory_is_rejected():
     sizes = {"classes_per_batch": 4, "images_per_class": 10**8}
     message = "a batch must fit in the memory, .*classes_per_batch=4, images_per_class=100000000"
     with pytest.raises(ValueError, match=message):
-        train.training_batches(completed(**sizes), 0, dataset.train, dataset)
+        training_batches(completed(**sizes), 0, dataset.train, dataset)
 
 
 @pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
 def test_options_of_samplers_are_those_of_their_batches(sampler):
-    batches = {"groups": pipelines.group_batches, "pairs": pipelines.pair_batches}[sampler]
-    parameters = inspect.signature(batches).parameters.values()
-    options = [option.name for option in parameters if option.kind == option.KEYWORD_ONLY]
-    of_loading = ["preprocessing"] if sampler == "groups" else ["preprocessing", "part"]
-    assert [*SAMPLER_OPTIONS[sampler], *of_loading] == options
+    fields = dataclasses.fields({"groups": pipelines.Groups, "pairs": pipelines.Pairs}[sampler])
+    sizes = {"classes_per_batch", "batch_size"}
+    assert {field.name for field in fields} - sizes == set(SAMPLER_OPTIONS[sampler])

@@ -1,6 +1,9 @@
-"""What the programs print of scores."""
+"""What the programs print of scores, and how they say what was scored."""
+
+import pathlib
 
 from tfdml.evaluation.metrics import named_recalls, without_twins
+from tfdml.runs.task_options import CHANGING
 
 _COMPARED = {
     "reranking": "Reranked candidates and a ranking of all images",
@@ -9,19 +12,7 @@ _COMPARED = {
 
 
 def scores_table(scores, columns=None):
-    """Text table of scores, one line per set of scores and one column per score.
-
-    Args:
-        scores: `{"untrained": {name: score}, "trained": {name: score}}`, or other sets with the
-            same names; values that are not dicts are ignored.
-        columns: Names of the scores to show. Default: all.
-
-    Example:
-        >>> print(scores_table({"untrained": {"recall@1": 0.25}, "trained": {"recall@1": 0.75}}))
-                   recall@1
-        untrained    0.2500
-        trained      0.7500
-    """
+    """Text table of sets of scores {title: {name: score}}, of all names or those in `columns`."""
     sets = {title: values for title, values in scores.items() if isinstance(values, dict)}
     names = [name for name in next(iter(sets.values())) if columns is None or name in columns]
     width = max(9, *map(len, sets))
@@ -34,20 +25,10 @@ def scores_table(scores, columns=None):
 
 
 def results_text(results):
-    """Formats the scores of `evaluate.py` as text.
+    """Lines of text of the scores of `evaluate.py`, {"scores": {name: value}} and what is beside.
 
-    Args:
-        results: {"scores": {name: value}} and whatever else `evaluate.py` writes to its JSON file,
-            such as "intervals" {name: (low, high)}, "levels", "distances", "deviations" or
-            "untrained" {name: value}, some of the scores before training.
-
-    Returns:
-        Lines of text, without a final newline.
-
-    Example:
-        >>> print(results_text({"scores": {"map": 0.5}, "intervals": {"map": (0.4, 0.6)}}))
-                 map  0.5000  [0.4000, 0.6000]
-        In brackets: 95 % bootstrap intervals over classes.
+    That is what it writes to its JSON file, such as "intervals" {name: (low, high)}, or "levels",
+    "distances", "deviations" and "untrained" {name: value}.
     """
     intervals, untrained, lines = results.get("intervals", {}), results.get("untrained", {}), []
     for name, value in without_twins(results["scores"]).items():
@@ -97,3 +78,66 @@ def _approximate_text(results):
     table = scores_table({kind: named_recalls(results[kind]) for kind in kinds})
     fast, exact = (f"{results[name]:.3g} s" for name in ("search_seconds", "exact_search_seconds"))
     return f"\nApproximate search ({fast}) and exact search ({exact}):\n{table}"
+
+
+def summary(options, model, images):
+    """What was scored, and how it was ranked or classified if not in the usual way."""
+    task, split = options.task, images.split
+    draws = f"{options.draws} draw{'s' * (options.draws > 1)}" if options.draws else ""
+    lines = []
+    if task == "zero_shot":
+        split = split.subset(images.queries)
+        lines.append("the nearest mean of the related classes of each class")
+    elif images.queries is not None:
+        lines.append(_searched(images.queries))
+    if task == "ncm":
+        shots = f"{options.shots:,} at most" if options.shots else "half"
+        lines.append(f"the nearest mean of {shots} of the images of each class, {draws}")
+    if task == "one_per_class":
+        lines.append(f"among one image of each class, {draws}")
+    if options.gallery:
+        index = ", through its index" if options.index else ""
+        lines.append(f"in the gallery {options.gallery}{index}")
+    if options.rerank:
+        lines.append(f"the {options.rerank:,} nearest of each ranked by the learned similarity")
+    elif options.rank_by == "similarity":
+        lines.append("ranked by the learned similarity")
+    dataset = f" ({options.split}) of {options.dataset}" if options.dataset else ""
+    scored = f"{model.version or options.embeddings} on {_counts(split)}{dataset}"
+    return ",\n".join([scored, *lines])
+
+
+def page_facts(options, model, images):
+    """{word: text}, how the scores came about."""
+    dataset = f", {options.split} of {_data_name(options)}" if options.dataset else ""
+    facts = {
+        "model": model.version or options.embeddings,
+        "images": _counts(images.split) + dataset,
+        "ranked by": "distance" if options.rank_by == "distance" else "the learned similarity",
+    }
+    changed = options.changed(("boxes", *CHANGING))
+    facts |= {name.replace("_", " "): getattr(options, name) for name in changed}
+    recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
+    facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}
+    if images.queries is not None:
+        facts["searched"] = _searched(images.queries)
+    return facts
+
+
+def page_title(options, model):
+    scored = f" on {_data_name(options)} ({options.split})" if model.version else ""
+    return f"{model.name}{scored}"
+
+
+def _data_name(options):
+    """The name of the dataset, and of a user's own images that of their folder or file."""
+    own = options.dataset in ("folder", "csv", "cache") and options.data_dir
+    return f"{options.dataset} {pathlib.Path(own).resolve().name}" if own else options.dataset
+
+
+def _counts(split):
+    return f"{len(split.labels):,} images of {split.num_classes:,} classes"
+
+
+def _searched(queries):
+    return f"{queries.sum():,} queries in a gallery of {(~queries).sum():,}"

@@ -1,4 +1,4 @@
-from tfdml.runs.tables import results_text, scores_table
+from tfdml.runs.printed import results_text, scores_table
 
 
 def test_tabulates_sets_of_scores_and_nothing_else():

@@ -7,18 +7,9 @@ from tfdml.losses.index import LOSSES, REGULARIZERS
 # Module of tfdml -> its classes that a saved model may hold.
 CLASSES = {
     "layers": (
-        "ClassProxies",
-        "ClassSampler",
-        "DensityTargets",
-        "Draws",
-        "Dropout",
-        "EmbeddingMemory",
-        "FusedBatchNormalization",
-        "GroupedConv2D",
-        "LocalResponseNormalization",
-        "MirrorAverage",
-        "PDDM",
-        "UnitLength",
+        *("ClassProxies", "ClassSampler", "DensityTargets", "Draws", "Dropout", "EmbeddingMemory"),
+        *("FusedBatchNormalization", "GroupedConv2D", "LocalResponseNormalization"),
+        *("MirrorAverage", "PDDM", "UnitLength"),
     ),
     "losses": sorted({*LOSSES.values(), *REGULARIZERS.values()}),
     "models": ("EmbeddingModel",),
@@ -38,10 +29,7 @@ class Deferred:
 
 
 def register():
-    """Makes the classes of tfdml known to `keras.models.load_model`.
-
-    Importing tfdml and Keras, in either order, calls it.
-    """
+    """Makes the classes known to `keras.models.load_model`; importing tfdml and Keras calls it."""
     from keras import saving
 
     for module, names in CLASSES.items():

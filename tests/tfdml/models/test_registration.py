@@ -1,6 +1,7 @@
 import keras
 
-from tfdml import layers, losses, models, optimizers, registration
+from tfdml import layers, losses, models, optimizers
+from tfdml.models import registration
 
 
 def test_every_registered_class_is_listed():
@@ -9,10 +10,8 @@ def test_every_registered_class_is_listed():
         name: getattr(parts[part], name) for part in parts for name in registration.CLASSES[part]
     }
     registered = keras.saving.get_custom_objects()
-    of_tfdml = {
-        key.removeprefix("tfdml>"): registered[key] for key in registered if key[:6] == "tfdml>"
-    }
-    assert of_tfdml == listed
+    own = {key.removeprefix("tfdml>"): registered[key] for key in registered if key[:6] == "tfdml>"}
+    assert own == listed
 
 
 def test_what_is_deferred_is_built_from_its_config():

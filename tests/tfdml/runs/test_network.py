@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import keras
+import numpy as np
 import pytest
 import yaml
 from small_runs import (
@@ -14,9 +15,8 @@ from small_runs import (
 import pipelines
 from tfdml import EmbeddingModel
 from tfdml.models import build_embedder
-from tfdml.programs import train
-from tfdml.runs.model import with_loss_options
-from tfdml.runs.recipe import Recipe
+from tfdml.runs.checkpoints import learning_rate
+from tfdml.runs.network import build_model, with_loss_options
 
 
 def test_settings_of_a_run_reach_its_network_and_optimizer():
@@ -24,12 +24,12 @@ def test_settings_of_a_run_reach_its_network_and_optimizer():
     recipe = completed(backbone="mobilenet_v2", pooling="average+max", clip_norm=2.0)
     recipe = dataclasses.replace(recipe, dropout=0.3, micro_batch=4)
     wide = dataclasses.replace(dataset, image_size=(32, 32, 3))
-    model = train.build_model(recipe, dataset.train, wide)
+    model = build_model(recipe, dataset.train, wide)
     assert model.micro_batch == 4
     assert 0.3 in [getattr(layer, "rate", None) for layer in model.embedder.layers]
     assert model.embedder.get_layer("average_and_max").output.shape == (None, 1280)
     assert model.optimizer.global_clipnorm == 2.0
-    mirrored = train.build_model(completed(mirror=True), dataset.train, dataset)
+    mirrored = build_model(completed(mirror=True), dataset.train, dataset)
     assert mirrored.embedder.get_layer("mirror_average")
 
 
@@ -50,35 +50,25 @@ def test_options_of_the_loss_that_are_not_given_are_filled_in(loss, options, fil
     assert again.loss_options == yaml.safe_load(yaml.safe_dump(recipe.loss_options))
 
 
-def test_a_frozen_similarity_is_not_trained():
-    options = {"similarity": {"trainable": False}}
-    recipe = completed(loss="pddm", loss_options=options, dataset="digits", embedding_dim=4)
+def built(**settings):
+    """The model of a small recipe on digits, and what each of its variables learns at."""
     dataset = pipelines.load("digits")
-    model = train.build_model(recipe, dataset.train, dataset)
+    recipe = completed(dataset="digits", **{"embedding_dim": 4, **settings})
+    model = build_model(recipe, dataset.train, dataset)
     model.optimizer.build(model.trainable_variables)
+    paths = [variable.path for variable in model.trainable_variables]
+    return model, dict(zip(paths, model.optimizer._multiplier_of, strict=True))
+
+
+def test_a_frozen_similarity_is_not_trained():
+    model, rates = built(loss="pddm", loss_options={"similarity": {"trainable": False}})
     assert model.loss.layer.weights
-    trained = {variable.path for variable in model.trainable_variables}
-    assert trained.isdisjoint(variable.path for variable in model.loss.layer.weights)
+    assert rates.keys().isdisjoint(variable.path for variable in model.loss.layer.weights)
 
 
 def test_exits_and_biases_have_multipliers_of_their_own():
-    recipe = completed(
-        loss="hdc",
-        dataset="digits",
-        embedding_dim=4,
-        head_multiplier=10.0,
-        exit_multiplier=3.0,
-        bias_multiplier=2.0,
-    )
-    dataset = pipelines.load("digits")
-    model = train.build_model(recipe, dataset.train, dataset)
-    model.optimizer.build(model.trainable_variables)
-    rates = {
-        variable.path: rate
-        for variable, rate in zip(
-            model.trainable_variables, model.optimizer._multiplier_of, strict=True
-        )
-    }
+    multipliers = {"head_multiplier": 10.0, "exit_multiplier": 3.0, "bias_multiplier": 2.0}
+    _, rates = built(loss="hdc", **multipliers)
     assert rates["embedding3/kernel"] == rates["embedding1/kernel"] == 10
     assert rates["exit1_conv/kernel"] == rates["exit2_fc/kernel"] == 3
     assert rates["conv1/kernel"] == 1
@@ -89,19 +79,9 @@ def test_exits_and_biases_have_multipliers_of_their_own():
 
 
 def test_the_similarity_learns_at_the_rate_of_the_head():
-    recipe = completed(
-        loss="pddm", dataset="digits", embedding_dim=4, head_multiplier=7.0, weight_decay=5e-4
-    )
-    dataset = pipelines.load("digits")
-    model = train.build_model(recipe, dataset.train, dataset)
-    model.optimizer.build(model.trainable_variables)
+    model, rates = built(loss="pddm", head_multiplier=7.0, weight_decay=5e-4)
     assert model.optimizer.l2 == 5e-4
-    rates = {
-        variable.path.split("/")[0]: rate
-        for variable, rate in zip(
-            model.trainable_variables, model.optimizer._multiplier_of, strict=True
-        )
-    }
+    rates = {path.split("/")[0]: rate for path, rate in rates.items()}
     assert rates.pop("embedding") == rates.pop(model.loss.layer.name) == 7.0
     assert set(rates.values()) == {1.0}
 
@@ -109,13 +89,9 @@ def test_the_similarity_learns_at_the_rate_of_the_head():
 @pytest.mark.parametrize(("given", "expected"), [(None, 3.0), (7.0, 7.0)])
 def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
     options = {} if given is None else {"proxy_multiplier": given}
-    recipe = completed(
-        loss="proxy_anchor", loss_options=options, dataset="digits", head_multiplier=3.0
-    )
-    dataset = pipelines.load("digits")
-    model = train.build_model(recipe, dataset.train, dataset)
-    assert model.loss.num_classes == dataset.train.num_classes
-    assert model.optimizer.multiplier_at("class_proxies/proxies") == expected
+    model, rates = built(loss="proxy_anchor", loss_options=options, head_multiplier=3.0)
+    assert model.loss.num_classes == 5
+    assert rates["class_proxies/proxies"] == expected
 
 
 @pytest.mark.parametrize(
@@ -127,10 +103,8 @@ def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
     ],
 )
 def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, options, message):
-    recipe = completed(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
-    dataset = pipelines.load("digits")
     with pytest.raises(ValueError, match=re.escape(message)):
-        train.build_model(recipe, dataset.train, dataset)
+        built(loss=loss, loss_options=options)
 
 
 @pytest.mark.parametrize(
@@ -144,17 +118,16 @@ def test_density_of_other_classes_is_rejected_before_the_run_begins(loss, option
     ],
 )
 def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys):
-    recipe = completed(loss=loss, loss_options=options, dataset="digits", embedding_dim=4)
-    dataset = pipelines.load("digits")
-    loss = train.build_model(recipe, dataset.train, dataset).loss
+    loss = built(loss=loss, loss_options=options)[0].loss
     assert ("Embedding" in capsys.readouterr().out) == measured
     assert loss.num_classes == 5
     if "initial_density" in options:
         assert loss.regularizer.initial_density == options["initial_density"]
 
 
-@pytest.mark.parametrize("frozen_before", [True, False])
-@pytest.mark.parametrize("given", [None, True, False])
+@pytest.mark.parametrize(
+    ("frozen_before", "given"), [(True, None), (False, None), (True, False), (False, True)]
+)
 def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp_path):
     embedder = build_embedder(
         "small_cnn", 4, input_shape=(8, 8, 1), freeze_batch_norm=frozen_before
@@ -163,9 +136,7 @@ def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp
     model.compile("adam", "triplet")
     model.save(tmp_path / "before.keras")
     start = str(tmp_path / "before.keras")
-    recipe = Recipe(loss="triplet", embedding_dim=4, init_from=start, freeze_batch_norm=given)
-    digits = pipelines.load("digits")
-    started = train.build_model(recipe.completed(5)[0], digits.train, digits).embedder
+    started = built(loss="triplet", init_from=start, freeze_batch_norm=given)[0].embedder
     norms = [x for x in started.layers if isinstance(x, keras.layers.BatchNormalization)]
     frozen = frozen_before if given is None else given
     assert norms
@@ -174,7 +145,29 @@ def test_batch_normalisation_stays_frozen_where_it_was(frozen_before, given, tmp
 
 @pytest.mark.parametrize(("embedding_dim", "steps"), [(4, 5), (None, 0)])
 def test_no_steps_are_for_new_layers_where_there_are_none(embedding_dim, steps):
-    recipe = Recipe(loss="triplet", embedding_dim=embedding_dim, head_steps=5, steps=50)
-    digits = pipelines.load("digits")
-    model = train.build_model(recipe.completed(5)[0], digits.train, digits)
+    model, _ = built(loss="triplet", embedding_dim=embedding_dim, head_steps=5, steps=50)
     assert model.optimizer.head_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({}, [1e-3, 5e-4, 0]),
+        ({"schedule": "constant"}, [1e-3, 1e-3, 1e-3]),
+        ({"warmup_steps": 500}, [0, 1e-3, 0]),
+        ({"warmup_steps": 500, "schedule": "constant"}, [0, 1e-3, 1e-3]),
+    ],
+)
+def test_the_learning_rate_rises_and_falls(settings, rates):
+    schedule = learning_rate(completed(steps=1000, checkpoint_every=100, **settings))
+    found = [float(schedule(step)) for step in (0, 500, 1000)]
+    np.testing.assert_allclose(found, rates, atol=1e-8)
+
+
+def test_the_learning_rate_falls_in_steps():
+    settings = {"steps": 1000, "checkpoint_every": 100, "schedule": "step", "decay_every": 400}
+    schedule = learning_rate(completed(**settings))
+    found = [float(schedule(step)) for step in (0, 399, 400, 799, 800)]
+    np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
+    schedule = learning_rate(completed(**settings, decay_factor=0.96))
+    assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)

@@ -1,0 +1,176 @@
+"""A run that is ready to train, of which all is checked once, in the order of cost."""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import math
+import shlex
+import sys
+from typing import Any
+
+import pipelines
+import tfdml
+from tfdml import runs
+from tfdml.checks import check_keras
+from tfdml.command_line import as_yaml, program_call
+from tfdml.files import check_writable, read_text, write_text
+from tfdml.runs import folders
+from tfdml.runs.devices import Devices
+from tfdml.runs.folders import CHECKPOINT, EARLIER, RUNS, SAVED_MODELS, TRAINED, classes_text
+from tfdml.runs.recipe import Recipe
+from tfdml.runs.requirements import check_files, check_model
+from tfdml.runs.run_images import Images, load_images, warn_of_trained
+
+
+@dataclasses.dataclass
+class Run:
+    """What a run trains, and on what; ends what it holds where its `with` block ends."""
+
+    recipe: Recipe
+    devices: Devices
+    images: Images
+    model: Any  # compiled `EmbeddingModel`
+    batches: Any  # `tf.data.Dataset`, from the step of the model on
+    callbacks: list  # that the batches need
+    earlier: list  # names of the classes of the run that it starts from
+    held: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.held.close()
+
+    @property
+    def folder(self):
+        return RUNS / (self.recipe.run or "")
+
+    @property
+    def step(self):
+        """Updates of the model."""
+        return int(self.model.optimizer.iterations)
+
+    def kept_scores(self):
+        """Those in scores.json; none before the first."""
+        path = self.folder / "scores.json"
+        return json.loads(read_text(path)) if path.exists() else {}
+
+    def keep_scores(self, scores):
+        write_text(self.folder / "scores.json", json.dumps(scores, indent=2) + "\n")
+
+    def train(self, callbacks=()):
+        """Trains to the last step, on all devices; every worker must call it."""
+        recipe, interval = self.recipe, self.recipe.checkpoint_every
+        if self.step < recipe.steps:
+            # Before what saves or scores a model.
+            stops = [tfdml.callbacks.StopOnNaN(), tfdml.callbacks.StopAt(recipe.steps)]
+            self.devices.fit(
+                self.model,
+                self.batches,
+                steps_per_epoch=interval,
+                initial_epoch=math.ceil(self.step / interval),
+                epochs=sys.maxsize,  # `StopAt` ends it: a step that overflows float16 is no update
+                callbacks=[*stops, *callbacks, *self.callbacks],
+            )
+
+    @contextlib.contextmanager
+    def resumable(self):
+        """Within it, what stops this run or another worker says how to go on."""
+        go_on = (
+            f"Go on with: {program_call('train')} --run {shlex.quote(self.folder.name)} --resume"
+        )
+        go_on += f" --devices {self.devices.text}" if self.devices.text else ""
+        splits = self.images.dataset.splits.values()
+        with runs.resumable(go_on, splits), self.devices.stopping_together(go_on):
+            yield
+
+
+def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
+    """The `Run` of a recipe.
+
+    Args:
+        recipe: `Recipe`.
+        devices: `Devices`; one if None.
+        resume: Whether it goes on from its last checkpoint.
+        images: `Images` if they are loaded, those of the recipe if None.
+        kept: Whether it has a folder, which this process makes or locks.
+
+    Raises:
+        ValueError, TypeError, OSError, ImportError: If it cannot train; states why in a sentence.
+    """
+    devices, folder = devices or Devices(), RUNS / (recipe.run or "")
+    writes = kept and devices.is_chief
+    with contextlib.ExitStack() as held:
+        check_keras()
+        if writes:
+            check_writable(folder, SAVED_MODELS / recipe.run)
+            if resume:
+                held.enter_context(folders.only_writer(folder))
+        if resume:
+            folders.check_incomplete(recipe)
+        check_files(recipe, starts=not (resume and (folder / CHECKPOINT).is_file()))
+        held.enter_context(devices.speaking())
+        devices.start()
+        named = recipe.dataset, recipe.data_dir, recipe.skip_invalid
+        if images is None and pipelines.is_listed(*named):
+            images = load_images(recipe)  # before seconds of importing TensorFlow
+        check_model(recipe)
+        images = images or load_images(recipe)  # which takes minutes
+        before = folders.read_classes(folder, EARLIER) if resume else folders.classes_before(recipe)
+        warn_of_trained("train", before, images.test)
+        if resume and writes:
+            folders.check_same_images(folder, images.train.names, images.counts)
+        recipe = with_defaults(recipe, images.train)
+        devices.check(recipe)
+        run = _built(recipe, devices, images, before, folder if resume else None)
+        if kept:
+            _keep(run, folder, resume, held)
+        run.held = held.pop_all()
+        return run
+
+
+def with_defaults(recipe, split):
+    """The recipe with the defaults that follow from the weights and the classes, printed.
+
+    A sentence follows if a batch takes more images of each class than the largest has.
+    """
+    recipe, reasons = recipe.completed(split.num_classes)
+    for name, reason in reasons.items():
+        print(f"--{name} {reason}")
+    most = max(collections.Counter(split.labels.tolist()).values())
+    if recipe.sampler in ("balanced", "mixed") and most < recipe.images_per_class:
+        print(
+            f"--images_per_class {recipe.images_per_class} exceeds the largest class, which has "
+            f"{most} images: batches repeat images"
+        )
+    return recipe
+
+
+def _built(recipe, devices, images, before, folder):
+    """The `Run` of a complete recipe, which goes on from the checkpoint of a folder if there is."""
+    model = folder and runs.load_checkpoint(recipe, folder)
+    step = 0 if model is None else int(model.optimizer.iterations)
+    # Before the model: a sampler may reject the images, and some losses embed all of them.
+    data = images.train, images.dataset
+    batches, callbacks = runs.training_batches(recipe, step, *data, devices.part)
+    if model is None:
+        model = runs.build_model(recipe, *data)
+        recipe = runs.with_loss_options(recipe)
+    return Run(recipe, devices, images, model, batches, callbacks, before)
+
+
+def _keep(run, folder, resume, held):
+    """Makes the folder of a run, or writes how it goes on."""
+    settings = dataclasses.asdict(run.recipe)
+    files = {"config.yaml": as_yaml(settings), TRAINED: classes_text(run.images.train.names)}
+    if run.earlier:
+        files[EARLIER] = classes_text(run.earlier)
+    run.devices.check_agree(repr({**settings, "run": None}), files[TRAINED], str(run.step))
+    if not run.devices.is_chief:
+        return
+    if resume:
+        write_text(folder / "config.yaml", files["config.yaml"])
+    else:
+        folders.make_folders(folder, files)
+        held.enter_context(folders.only_writer(folder))
