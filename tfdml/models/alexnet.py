@@ -44,16 +44,7 @@ def alexnet(inputs, weights=None, levels=1):
 
 
 def load_arrays(network, arrays, path):
-    """Assigns weights to the layers of an AlexNet; ignores `fc8`, the classifier.
-
-    Args:
-        network: Model with the output of `alexnet`.
-        arrays: {name: array} of the file.
-        path: Path of the file, for errors.
-
-    Raises:
-        ValueError: If they do not fit the network.
-    """
+    """Assigns the arrays of a file, except `fc8`, the classifier, to the layers of an AlexNet."""
     variables = {}
     for layer in network.layers:
         if hasattr(layer, "kernel"):

@@ -112,16 +112,16 @@ def build_embedder(
         check_fits(4 * count * _COPIES, what, **received)
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
-        of_level = "" if levels == 1 else str(level)
+        suffix = "" if levels == 1 else str(level)
         if share:
-            x = Dropout(float(share), name=f"dropout{of_level}")(x)
-        name = f"embedding{of_level}"
+            x = Dropout(float(share), name=f"dropout{suffix}")(x)
+        name = f"embedding{suffix}"
         if embedding_dim is None:
             x = keras.layers.Identity(dtype="float32", name=name)(x)
         else:
             x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
         if normalize:
-            x = UnitLength(dtype="float32", name=f"unit_length{of_level}")(x)
+            x = UnitLength(dtype="float32", name=f"unit_length{suffix}")(x)
         embeddings.append(x)
     return _side_by_side(inputs, embeddings, f"{backbone}_embedder")
 

@@ -2,7 +2,7 @@ from keras import layers
 
 from tfdml.checks import check
 from tfdml.layers import FusedBatchNormalization
-from tfdml.models.exits import exit_features
+from tfdml.models.caffe import exit_features
 
 
 def small_cnn(inputs, weights=None, levels=1):

@@ -11,7 +11,7 @@ import pipelines
 from tfdml.checks import check, check_fits
 from tfdml.command_line import program_name
 from tfdml.files import copies
-from tfdml.models.published import check_colour
+from tfdml.models.backbones import check_colour
 from tfdml.progress import progress
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
