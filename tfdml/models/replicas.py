@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.models.embedding_model import WarnWithoutPairs
+from tfdml.models.pair_warnings import WarnWithoutPairs
 
 
 def fit_replicas(
@@ -87,11 +87,11 @@ def _divided(strategy, batch):
     with tf.device("CPU:0"):
         parts = [tf.split(tensor, devices) for tensor in batch]
 
-    def of_replica(context, tensors):
+    def part_of_replica(context, tensors):
         return tensors[context.replica_id_in_sync_group % devices]
 
     distribute = strategy.experimental_distribute_values_from_function
-    return [distribute(functools.partial(of_replica, tensors=each)) for each in parts]
+    return [distribute(functools.partial(part_of_replica, tensors=each)) for each in parts]
 
 
 def _copy_state(source, target):

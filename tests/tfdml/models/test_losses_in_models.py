@@ -53,19 +53,6 @@ def test_a_loss_may_be_given_by_name_or_config():
         model.compile("adam", loss="tripet")
 
 
-def test_a_loss_that_is_prepared_after_compile_is_rejected(rng):
-    embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
-    x, labels = rng.normal(size=(8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
-    model, loss = EmbeddingModel(embedder), losses.get("arcface")
-    model.compile("adam", loss)
-    loss.prepare(labels)
-    with pytest.raises(ValueError, match="after `compile`: call its `prepare` before"):
-        model.fit(x, labels, verbose=0)
-    model.compile("adam", loss)
-    model.fit(x, labels, verbose=0)
-    assert [layer.name for layer in model.loss_layers] == [loss.layer.name]
-
-
 @pytest.mark.parametrize("weighted", ["class", "sample"])
 def test_classes_and_rows_of_a_loss_over_proxies_are_weighted(weighted, rng):
     x, labels = rng.normal(size=(6, 5)).astype("float32"), np.array([0, 0, 1, 1, 2, 2])

@@ -1,7 +1,53 @@
-"""A training step on a batch whose activations do not fit in memory at once."""
+"""The steps of `EmbeddingModel` on TensorFlow: of the rows of all replicas, and in pieces."""
+
+from typing import Any
 
 import keras
 import tensorflow as tf
+
+from tfdml.layers.gathering import gather_replicas
+
+
+class TapeModel(keras.Model):
+    """The part of `EmbeddingModel` that other backends have from Keras."""
+
+    embedder: Any
+    micro_batch: Any
+
+    def fit(self, *args, **kwargs):
+        optimizer = getattr(self, "optimizer", None)  # without, Keras asks for `compile`
+        if optimizer is not None and not optimizer.built:
+            # Built here, as building within the first step, as in Keras, would trace it twice.
+            with self.distribute_strategy.scope():
+                optimizer.build(self.trainable_variables)
+        return super().fit(*args, **kwargs)
+
+    def train_step(self, data):
+        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        if self.micro_batch is not None:
+            own = embed_in_pieces(self.embedder, images, self.micro_batch)
+        with tf.GradientTape() as tape:
+            if self.micro_batch is None:
+                own = self(images, training=True)
+            else:
+                tape.watch(own)
+            embeddings, labels, weights = gather_replicas(own, labels, sample_weight)
+            loss = self.compute_loss(images, labels, embeddings, weights, training=True)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_variables
+        *gradients, output_gradients = tape.gradient(scaled, [*variables, own])
+        if self.micro_batch is not None:
+            pieces = gradients_in_pieces(self.embedder, images, output_gradients, self.micro_batch)
+            gradients = _added(gradients, pieces)
+        self.optimizer.apply(gradients, variables)
+        return self.compute_metrics(images, labels, embeddings, weights)
+
+    def test_step(self, data):
+        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        own = self(images, training=False)
+        embeddings, labels, weights = gather_replicas(own, labels, sample_weight)
+        self.compute_loss(images, labels, embeddings, weights, training=False)
+        return self.compute_metrics(images, labels, embeddings, weights)
 
 
 def embed_in_pieces(embedder, images, size):
@@ -69,3 +115,12 @@ def _loop(images, size, body, start, shapes):
         shape_invariants=(tf.TensorShape([]), shapes),
         parallel_iterations=1,
     )[1]
+
+
+def _added(gradients, pieces):
+    """The gradients of all variables and, of the embedder's, those that came in pieces."""
+    rest = [None] * (len(gradients) - len(pieces))
+    return [
+        piece if gradient is None else gradient if piece is None else gradient + piece
+        for gradient, piece in zip(gradients, [*pieces, *rest], strict=True)
+    ]
