@@ -110,10 +110,7 @@ def _is_of_rows(gradient):
 
 
 def _sums_of_replicas(grads):
-    """The gradients of the whole batch, and the number of replicas that each have a part of it.
-
-    Those of some rows have each row once.
-    """
+    """The gradients of the whole batch, each row of some once, and the number of its replicas."""
     if tf is None:
         return grads, 1
     context, sums, replicas = tf.distribute.get_replica_context(), list(grads), 1

@@ -239,12 +239,7 @@ def _with_maxima(inputs, features):
 
 
 def dropout_of_levels(dropout, levels):
-    """The share of the features to drop at each level, from one share or a list of them.
-
-    Raises:
-        TypeError: If a share is not a number.
-        ValueError: If a share is out of range, or their number differs from `levels`.
-    """
+    """The share of the features to drop at each level, checked, from one share or a list."""
     shares = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
     expectation = "`dropout` must be one number, or one for each level"
     check(len(shares) == levels, expectation, dropout=dropout, levels=levels)

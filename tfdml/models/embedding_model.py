@@ -137,12 +137,10 @@ class EmbeddingModel(Base):
 
     def _trained_weights(self):
         """The weights of loss layers that this model trained or read from a file."""
-        if not self._loaded and (self._loaded is not None or self._steps()):
+        updates = int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
+        if not self._loaded and (self._loaded is not None or updates):
             return weights_of(self.loss_layers)
         return self._loaded or {}
-
-    def _steps(self):
-        return int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
 
     def save_own_variables(self, store):
         write_in_file(store, self._loaded or {})

@@ -23,12 +23,9 @@ def fit_replicas(
     Args:
         model: A compiled `EmbeddingModel`, built outside the scope of the strategy.
         strategy: A `tf.distribute.MirroredStrategy` or `MultiWorkerMirroredStrategy`.
-        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch.
-            The devices of the worker divide them evenly.
-        steps_per_epoch: Updates between two calls of `on_epoch_end`.
-        epochs: Number of the last epoch.
-        initial_epoch: Number of epochs before the first.
-        callbacks: Keras callbacks, of this worker.
+        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch,
+            which its devices divide evenly.
+        steps_per_epoch, epochs, initial_epoch, callbacks: As for `fit`.
 
     Raises:
         ValueError: If the devices of the worker do not divide its rows.

@@ -73,17 +73,7 @@ def embed_in_pieces(embedder, images, size):
 
 
 def gradients_in_pieces(embedder, images, output_gradients, size):
-    """Gradients of the embedder's trainable variables, given those of its embeddings.
-
-    Args:
-        embedder: A `keras.Model`.
-        images: (n, ...) tensor, or a structure of them, as the embedder takes.
-        output_gradients: (n, dim) floats.
-        size: Images at a time.
-
-    Returns:
-        List of tensors, in the order of `embedder.trainable_variables`.
-    """
+    """Gradients of the embedder's trainable variables, given those of its embeddings."""
     variables = [variable.value for variable in embedder.trainable_variables]
 
     def add(piece, totals):

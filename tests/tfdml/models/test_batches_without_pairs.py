@@ -30,7 +30,7 @@ def test_batches_without_a_positive_pair_are_warned_of_once(jit_compile, images)
     batches = tf.data.Dataset.from_tensor_slices((images, labels)).batch(8)
     lonely = tf.data.Dataset.from_tensor_slices((images[::4], LABELS[::4])).batch(4)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # also of `shuffle`, which a dataset does for itself
+        warnings.simplefilter("error", UserWarning)  # also of `shuffle`, as a dataset does itself
         model.fit(batches, verbose=0)
     for data in (lonely.concatenate(batches), batches.concatenate(lonely)):
         with pytest.warns(UserWarning, match="no two images of one class") as found:
