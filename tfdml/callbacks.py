@@ -297,7 +297,7 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
     Shows a progress bar if that takes more than two seconds.
 
     Args:
-        images: `tf.data.Dataset` of batches of images.
+        images: Batches of images, such as a `tf.data.Dataset`.
         receive: Function of the step and the (n, dim) NumPy embeddings. The step is that of the
             optimizer at the start of `fit`, and the batches since.
     """
@@ -318,5 +318,6 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         batches = progress("Embedding the training images", self.images, unit="batch")
-        embeddings = np.concatenate([self.model.predict_on_batch(images) for images in batches])
+        arrays = (keras.tree.map_structure(np.asarray, images) for images in batches)
+        embeddings = np.concatenate([self.model.predict_on_batch(images) for images in arrays])
         self.receive(self._step, embeddings)

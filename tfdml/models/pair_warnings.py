@@ -38,7 +38,8 @@ class WarnWithoutPairs(keras.callbacks.Callback):
     def _warn(self, what):
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()  # within an epoch JAX has variables of its own
-        batches, *lacking = map(int, ops.unstack(getattr(self.model._met, what)))
+        counts = getattr(self.model._met, what) + 0  # a tensor on every backend
+        batches, *lacking = map(int, ops.unstack(counts))
         if what in self._warned or not any(lacking):
             return
         self._warned.add(what)

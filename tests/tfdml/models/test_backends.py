@@ -96,18 +96,21 @@ def test_a_training_is_that_of_tensorflow(name):
 
 def test_callbacks_see_the_training(tmp_path, capsys):
     images, labels = batches()
-    stop = callbacks.StopAt(12)
+    stop, given = callbacks.StopAt(12), []
     watching = [
         callbacks.StopOnNaN(),
         callbacks.RetrievalScores(images[:BATCH], labels[:BATCH]),
         callbacks.LossLogs(),
         callbacks.EmbeddingDrift(images[:BATCH]),
+        callbacks.EmbeddingsOfEpoch([images[:BATCH]], lambda *received: given.append(received)),
         callbacks.ProgressLines(STEPS),
         callbacks.ProgressBar(STEPS),
         callbacks.Checkpoint(tmp_path / "checkpoint.keras"),
     ]
     model, seen = trained("density", *watching, stop)
     assert len(seen) == 12 == int(model.optimizer.iterations)
+    [(step, rows)] = given
+    assert (step, rows.shape) == (0, (BATCH, 4))
     logs = model.history.history
     assert {"val_recall@1", "target_mean", "drift_cosine"} < set(logs)
     printed = capsys.readouterr().out.splitlines()

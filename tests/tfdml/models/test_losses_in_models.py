@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import LABELS, OPTIONS, build, by_default
+from small_models import LABELS, OPTIONS, build, by_default, on_tensorflow
 
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
@@ -21,7 +21,7 @@ WITHOUT_LAYERS = [
             pytest.param(*case.values, False, marks=case.marks)
             for case in by_default(losses.LOSSES, {"triplet", "pddm"})
         ),
-        ("lifted", True),
+        pytest.param("lifted", True, marks=on_tensorflow),
     ],
 )
 def test_fit_lowers_every_loss(loss, jit_compile, images):
