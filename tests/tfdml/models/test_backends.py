@@ -81,8 +81,7 @@ def trained(name, *others):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[] if n in BY_DEFAULT else pytest.mark.slow) for n in OBJECTIVES],
+    "name", [pytest.param(n, marks=[] if n in BY_DEFAULT else pytest.mark.slow) for n in OBJECTIVES]
 )
 def test_a_training_is_that_of_tensorflow(name):
     kept = json.loads(KEPT.read_text("utf-8"))[name]

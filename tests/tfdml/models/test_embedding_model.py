@@ -148,11 +148,7 @@ def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
 @pytest.mark.parametrize(
     ("embedder", "error", "message"),
     [
-        (
-            "small_cnn",
-            TypeError,
-            "keras.Model.*Received: embedder='small_cnn'",
-        ),
+        ("small_cnn", TypeError, "keras.Model.*Received: embedder='small_cnn'"),
         (keras.layers.Dense(2), TypeError, "keras.Model.*Received: embedder=<Dense"),
         (
             keras.Sequential([keras.layers.Dense(2)]),
