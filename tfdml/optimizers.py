@@ -75,7 +75,8 @@ class _PerVariable(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         multiplier = self._multiplier_of[index]
         if self.head_steps and not self._is_new[index]:
-            learning_rate = ops.where(self.iterations < self.head_steps, 0.0, learning_rate)
+            rate = ops.convert_to_tensor(learning_rate)
+            learning_rate = ops.where(self.iterations < self.head_steps, 0.0, rate)
         if self.l2 and len(variable.shape) >= 2 and self._use_weight_decay(variable):
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         learning_rate = learning_rate * multiplier

@@ -18,7 +18,6 @@ from tfdml.checks import (
 from tfdml.layers import Dropout, MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
-_SAMPLE = 256  # images that show whether all are in [0, 1]
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
 
@@ -212,7 +211,7 @@ def warn_of_unit_range(embedder, images):
     takes_pixels = embedder.inputs[0].name == "images" and embedder.name.endswith("_embedder")
     if not takes_pixels or images.dtype.kind != "f":
         return
-    largest = images[:_SAMPLE].max(initial=0)
+    largest = images[:256].max(initial=0)  # show whether all are in [0, 1]
     if 0 < largest <= 1:
         warnings.warn(
             f"the images are in [0, 1] (largest value: {largest:g}), but networks of "

@@ -56,8 +56,8 @@ def test_updates_equal_those_of_a_step_at_once(name, options, frozen, micro_batc
         model = build_of(micro_batch)
         values.append([model.train_on_batch(rows, LABELS) for _ in range(3)])
         weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))
-    for of_pieces, value in zip(weights[1:], values[1:], strict=True):
-        np.testing.assert_allclose(of_pieces, weights[0], atol=1e-6)
+    for in_pieces, value in zip(weights[1:], values[1:], strict=True):
+        np.testing.assert_allclose(in_pieces, weights[0], atol=1e-6)
         np.testing.assert_allclose(value, values[0], rtol=1e-5)
     untrained = build_of(None)
     start = np.concatenate([np.ravel(v) for v in untrained.trainable_variables])
