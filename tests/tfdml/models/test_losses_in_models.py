@@ -58,6 +58,7 @@ def test_classes_and_rows_of_a_loss_over_proxies_are_weighted(weighted, rng):
     x, labels = rng.normal(size=(6, 5)).astype("float32"), np.array([0, 0, 1, 1, 2, 2])
     weights = {0: 3.0, 1: 1.0, 2: 0.0}
     row_weights = np.array([weights[label] for label in labels])
+    keras.utils.set_random_seed(0)
     model = EmbeddingModel(keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)]))
     model.compile("sgd", losses.get("arcface", num_classes=3), run_eagerly=True)
     model.embedder.trainable = False
@@ -66,4 +67,4 @@ def test_classes_and_rows_of_a_loss_over_proxies_are_weighted(weighted, rng):
     given = {"class_weight": weights} if weighted == "class" else {"sample_weight": row_weights}
     history = model.fit(x, labels, batch_size=6, verbose=0, **given).history
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
-    assert expected != pytest.approx(float(model.loss(labels, model(x))), rel=0.1)
+    assert expected != pytest.approx(float(model.loss(labels, model(x))), rel=0.01)
