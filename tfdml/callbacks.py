@@ -43,6 +43,13 @@ class Checkpoint(keras.callbacks.Callback):
             self.model.save(unfinished)
 
 
+def _updates(model):
+    """The number of updates of a model so far."""
+    if hasattr(model, "jax_state_sync"):
+        model.jax_state_sync()  # within an epoch JAX has variables of its own
+    return int(model.optimizer.iterations)
+
+
 class StopOnNaN(keras.callbacks.Callback):
     """Raises a FloatingPointError with the step and the cause when training has diverged.
 
@@ -53,7 +60,7 @@ class StopOnNaN(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         # Resumed training had a finite loss before, or it would have stopped.
-        self._was_finite = int(self.model.optimizer.iterations) > 0
+        self._was_finite = _updates(self.model) > 0
 
     def on_train_batch_end(self, batch, logs):
         if np.isfinite(logs["loss"]):
@@ -63,22 +70,22 @@ class StopOnNaN(keras.callbacks.Callback):
         num_classes = getattr(self.model.loss, "num_classes", None)
         if num_classes is not None:
             cause += f", and that labels are from 0 to {num_classes - 1}, as its num_classes says"
-        self._stop(f"loss {logs['loss']}", self._diverged() if self._was_finite else cause)
+        self._stop(f"loss {logs['loss']}", None if self._was_finite else cause)
 
     def on_epoch_end(self, epoch, logs=None):
         for variable in self.model.trainable_variables:
             if not np.isfinite(keras.ops.convert_to_numpy(keras.ops.sum(variable))):
-                self._stop(f"{variable.path} not finite", self._diverged())
+                self._stop(f"{variable.path} not finite")
 
-    def _diverged(self):
-        rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
-        return (
-            f"the loss diverged: lower the learning rate (now {rate:g}), or check that all pixels "
-            "are finite"
-        )
-
-    def _stop(self, what, cause):
-        raise FloatingPointError(f"{what} at step {int(self.model.optimizer.iterations)}; {cause}")
+    def _stop(self, what, cause=None):
+        step = _updates(self.model)
+        if cause is None:
+            rate = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+            cause = (
+                f"the loss diverged: lower the learning rate (now {rate:g}), or check that all "
+                "pixels are finite"
+            )
+        raise FloatingPointError(f"{what} at step {step}; {cause}")
 
 
 class StopAt(keras.callbacks.Callback):
@@ -93,7 +100,7 @@ class StopAt(keras.callbacks.Callback):
         self.step = step
 
     def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) >= self.step:
+        if _updates(self.model) >= self.step:
             self.model.stop_training = True
 
 
@@ -112,14 +119,14 @@ class ProgressBar(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_begin(self, logs=None):
-        done = int(self.model.optimizer.iterations)
+        done = _updates(self.model)
         self._bar = progress("Training", total=self.steps, unit="step", done=done)
         self._scores = {}
 
     def on_train_batch_end(self, batch, logs):
         shown = {"loss": f"{logs['loss']:.4f}", **self._scores}
         self._bar.set_postfix(shown, refresh=False)
-        self._bar.update(int(self.model.optimizer.iterations) - self._bar.n)
+        self._bar.update(_updates(self.model) - self._bar.n)
 
     def on_epoch_end(self, epoch, logs):
         self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}
@@ -140,7 +147,7 @@ class ProgressLines(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_begin(self, logs=None):
-        self._step = int(self.model.optimizer.iterations)
+        self._step = _updates(self.model)
         self._since_last_line()
 
     def _since_last_line(self):
@@ -155,7 +162,7 @@ class ProgressLines(keras.callbacks.Callback):
         self._loss += self._sum - before
         self._since += batch + 1 - self._batches  # several, with `steps_per_execution`
         self._batches = batch + 1
-        last, self._step = self._step, int(self.model.optimizer.iterations)
+        last, self._step = self._step, _updates(self.model)
         if 10 * self._step // self.steps > 10 * last // self.steps:
             speed = (self._step - self._first) / (time.perf_counter() - self._began)
             print(
@@ -290,7 +297,7 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
     Shows a progress bar if that takes more than two seconds.
 
     Args:
-        images: `tf.data.Dataset` of batches of images.
+        images: Batches of images, such as a `tf.data.Dataset`.
         receive: Function of the step and the (n, dim) NumPy embeddings. The step is that of the
             optimizer at the start of `fit`, and the batches since.
     """
@@ -301,7 +308,7 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         # An optimizer may skip steps, or make one of several batches.
-        self._step, self._batches = int(self.model.optimizer.iterations), 0
+        self._step, self._batches = _updates(self.model), 0
 
     def on_train_batch_end(self, batch, logs=None):
         self._batches = batch + 1
@@ -311,5 +318,6 @@ class EmbeddingsOfEpoch(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         batches = progress("Embedding the training images", self.images, unit="batch")
-        embeddings = np.concatenate([self.model.predict_on_batch(images) for images in batches])
+        arrays = (keras.tree.map_structure(np.asarray, images) for images in batches)
+        embeddings = np.concatenate([self.model.predict_on_batch(images) for images in arrays])
         self.receive(self._step, embeddings)

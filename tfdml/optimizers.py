@@ -5,11 +5,16 @@
 """
 
 import re
+from typing import Any
 
 import keras
 from keras import ops
 
 from tfdml.checks import check, check_not_negative
+
+tf: Any = None  # on JAX and PyTorch gradients are of all rows, and there are no replicas
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
 
 
 class _PerVariable(keras.optimizers.Optimizer):
@@ -70,7 +75,8 @@ class _PerVariable(keras.optimizers.Optimizer):
         index = self._get_variable_index(variable)
         multiplier = self._multiplier_of[index]
         if self.head_steps and not self._is_new[index]:
-            learning_rate = ops.where(self.iterations < self.head_steps, 0.0, learning_rate)
+            rate = ops.convert_to_tensor(learning_rate)
+            learning_rate = ops.where(self.iterations < self.head_steps, 0.0, rate)
         if self.l2 and len(variable.shape) >= 2 and self._use_weight_decay(variable):
             gradient = gradient + ops.cast(self.l2 * variable, gradient.dtype)
         learning_rate = learning_rate * multiplier
@@ -81,17 +87,15 @@ class _PerVariable(keras.optimizers.Optimizer):
 
     def _update_rows(self, gradient, variable, index, learning_rate):
         """The update of the rows that have a gradient, and of their moments, alone."""
-        import tensorflow as tf
-
         rows, values = _merged(gradient)
 
         def resource(slot):  # of Keras, or already TensorFlow's
             return slot if isinstance(slot, tf.Variable) else slot.value
 
-        def of_rows(slot):
+        def current(slot):
             return tf.gather(resource(slot), rows)
 
-        for slot, value in self.updated_rows(of_rows, variable, index, values, learning_rate):
+        for slot, value in self.updated_rows(current, variable, index, values, learning_rate):
             tf.raw_ops.ResourceScatterUpdate(
                 resource=resource(slot).handle, indices=rows, updates=tf.cast(value, slot.dtype)
             )
@@ -103,18 +107,13 @@ class _PerVariable(keras.optimizers.Optimizer):
 
 def _is_of_rows(gradient):
     """Whether a gradient is of some rows, as TensorFlow gives for gathered ones."""
-    return keras.backend.backend() == "tensorflow" and hasattr(gradient, "indices")
+    return tf is not None and hasattr(gradient, "indices")
 
 
 def _sums_of_replicas(grads):
-    """The gradients of the whole batch, and the number of replicas that each have a part of it.
-
-    Those of some rows have each row once.
-    """
-    if keras.backend.backend() != "tensorflow":
+    """The gradients of the whole batch, each row of some once, and the number of its replicas."""
+    if tf is None:
         return grads, 1
-    import tensorflow as tf
-
     context, sums, replicas = tf.distribute.get_replica_context(), list(grads), 1
     if context is not None and context.num_replicas_in_sync > 1:
         sums, replicas = context.all_reduce("sum", grads), context.num_replicas_in_sync
@@ -127,8 +126,6 @@ def _sums_of_replicas(grads):
 
 def _merged(gradient):
     """The rows of a gradient of some rows, each once, and their values."""
-    import tensorflow as tf
-
     rows, places = tf.unique(gradient.indices)
     return rows, tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
 
@@ -158,27 +155,27 @@ class SGD(_PerVariable, keras.optimizers.SGD):
         ValueError: When built, if a pattern matches no variable or two match one.
     """
 
-    def updated_rows(self, of_rows, variable, index, gradient, learning_rate):
+    def updated_rows(self, current, variable, index, gradient, learning_rate):
         """The variables of an update with the new values of their rows."""
         step = -learning_rate * gradient
         if not self.momentum:
-            return [(variable, of_rows(variable) + step)]
+            return [(variable, current(variable) + step)]
         m = self.momentums[index]
-        new_m = self.momentum * of_rows(m) + step
+        new_m = self.momentum * current(m) + step
         step = self.momentum * new_m + step if self.nesterov else new_m
-        return (m, new_m), (variable, of_rows(variable) + step)
+        return (m, new_m), (variable, current(variable) + step)
 
 
 @keras.saving.register_keras_serializable("tfdml")
 class Adam(_PerVariable, keras.optimizers.Adam):
     """`keras.optimizers.Adam` with the further arguments and errors of `tfdml.optimizers.SGD`."""
 
-    def updated_rows(self, of_rows, variable, index, gradient, learning_rate):
+    def updated_rows(self, current, variable, index, gradient, learning_rate):
         """The variables of an update with the new values of their rows."""
         m, v = self._momentums[index], self._velocities[index]
         step = ops.cast(self.iterations + 1, gradient.dtype)
-        new_m = of_rows(m) + (1 - self.beta_1) * (gradient - of_rows(m))
-        new_v = of_rows(v) + (1 - self.beta_2) * (ops.square(gradient) - of_rows(v))
+        new_m = current(m) + (1 - self.beta_1) * (gradient - current(m))
+        new_v = current(v) + (1 - self.beta_2) * (ops.square(gradient) - current(v))
         rate = learning_rate * ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-        moved = of_rows(variable) - rate * new_m / (ops.sqrt(new_v) + self.epsilon)
+        moved = current(variable) - rate * new_m / (ops.sqrt(new_v) + self.epsilon)
         return (m, new_m), (v, new_v), (variable, moved)

@@ -1,11 +1,19 @@
+"""Steps of the optimizers, on any backend of Keras."""
+
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import tfdml
 from tfdml import losses, optimizers
 from tfdml.layers import PDDM
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+some_rows = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="gradients of some rows are TensorFlow's"
+)
 
 
 def variables():
@@ -22,21 +30,15 @@ def variables():
     ("ours", "plain"),
     [(optimizers.SGD, keras.optimizers.SGD), (optimizers.Adam, keras.optimizers.Adam)],
 )
-@pytest.mark.parametrize("compiled", [False, True])
-def test_equals_two_optimizers_with_two_rates(ours, plain, compiled):
+def test_equals_two_optimizers_with_two_rates(ours, plain):
     options = {"momentum": 0.9} if plain is keras.optimizers.SGD else {}
     together, apart = variables(), variables()
     optimizer = ours(0.01, multipliers={"head/": 10.0}, **options)
     body, head = plain(0.01, **options), plain(0.1, **options)
     optimizer.build(together)
-
-    def step(gradients):
-        optimizer.apply(gradients, together)
-
-    step = tf.function(step) if compiled else step
     for seed in range(5):
         gradients = [keras.random.normal(v.shape, seed=seed) for v in together]
-        step(gradients)
+        optimizer.apply(gradients, together)
         body.apply(gradients[:2], apart[:2])
         head.apply(gradients[2:], apart[2:])
     for one, other in zip(together, apart, strict=True):
@@ -128,6 +130,7 @@ def test_l2_spares_what_is_excluded_from_weight_decay(optimizer):
     assert np.abs(np.array(spared[2]) - np.array(plain[2])).max() > 1e-3
 
 
+@some_rows
 @pytest.mark.parametrize("clip", [{}, {"clipvalue": 1e3}, {"global_clipnorm": 1e3}])
 def test_the_rows_of_what_is_spared_from_l2_are_updated_alone(clip):
     table = keras.Variable(np.ones((4, 2), "float32"), name="table")
@@ -142,6 +145,7 @@ def test_the_rows_of_what_is_spared_from_l2_are_updated_alone(clip):
     np.testing.assert_allclose(table, [[0.9] * 2, [0.8] * 2, [1.0] * 2, [0.9] * 2], atol=1e-6)
 
 
+@some_rows
 def test_the_gradients_of_one_row_are_clipped_together():
     table = keras.Variable(np.ones((3, 2), "float32"), name="table")
     optimizer = optimizers.SGD(1.0, clipvalue=0.75)

@@ -25,6 +25,11 @@ def gather_replicas(*given) -> tuple:
     return tuple(None if tensor is None else next(shaped) for tensor in given)
 
 
+def num_replicas():
+    """Number of replicas of a `tf.distribute` strategy that make the same step."""
+    return 1 if tf is None else tf.distribute.get_strategy().num_replicas_in_sync
+
+
 def share_of_replica(value):
     """The value, divided by the number of replicas where it is computed in one of them."""
     if tf is None or tf.distribute.in_cross_replica_context():

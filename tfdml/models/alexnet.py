@@ -16,15 +16,10 @@ def alexnet(inputs, weights=None, levels=1):
         inputs: (batch, height, width, channels) floats in [0, 255], of 39 × 39 pixels or more.
         weights: None, or the path of an .npz file as `tools/convert_alexnet.py` writes it:
             `conv1/kernel`, `conv1/bias` to `fc7/bias`. They require images of 227 × 227 pixels.
-        levels: Must be 1: there are no early exits.
+        levels: Must be 1.
 
     Returns:
         A list of one (batch, 4096) tensor of floats, after ReLU and, in training, dropout of 0.5.
-
-    Raises:
-        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
-        ValueError: If `levels` or the size of the images is out of range, if weights are given for
-            images without 3 channels, or if the file does not fit this network.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural
@@ -44,16 +39,7 @@ def alexnet(inputs, weights=None, levels=1):
 
 
 def load_arrays(network, arrays, path):
-    """Assigns weights to the layers of an AlexNet; ignores `fc8`, the classifier.
-
-    Args:
-        network: Model with the output of `alexnet`.
-        arrays: {name: array} of the file.
-        path: Path of the file, for errors.
-
-    Raises:
-        ValueError: If they do not fit the network.
-    """
+    """Assigns the arrays of a file, except `fc8`, the classifier, to the layers of an AlexNet."""
     variables = {}
     for layer in network.layers:
         if hasattr(layer, "kernel"):

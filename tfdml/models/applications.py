@@ -18,9 +18,8 @@ import warnings
 from keras import applications, layers
 
 from tfdml.layers import Dropout, FusedBatchNormalization
-from tfdml.models.caffe import centred_images
-from tfdml.models.exits import exit_features
-from tfdml.models.published import check_colour
+from tfdml.models.backbones import check_colour
+from tfdml.models.caffe import centred_images, exit_features
 
 _IMAGENET_MEANS, _IMAGENET_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CAFFE_MEANS = (123.68, 116.779, 103.939)

@@ -5,22 +5,14 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GroupedConv2D
-from tfdml.models.published import PUBLISHED, check_colour, how_to_convert
+from tfdml.models.backbones import PUBLISHED, check_colour, how_to_convert
 
 IMAGENET_MEAN = (123.0, 117.0, 104.0)  # of red, green and blue
 _NAMED = 5  # largest number of entries of a file listed in an error
 
 
 def centred_images(inputs, mean=IMAGENET_MEAN):
-    """Subtracts the mean colour and orders channels blue first.
-
-    Args:
-        inputs: (batch, height, width, channels) floats in [0, 255], red first.
-        mean: Mean of red, green and blue; without 3 channels, its average is subtracted.
-
-    Returns:
-        (batch, height, width, channels) floats.
-    """
+    """Images, red first, less their mean colour, blue first; not of 3 channels, less its mean."""
     if inputs.shape[-1] != 3:
         return layers.Rescaling(1.0, offset=-float(np.mean(mean)))(inputs)
     return ops.flip(layers.Rescaling(1.0, offset=[-value for value in mean])(inputs), axis=-1)
@@ -29,13 +21,8 @@ def centred_images(inputs, mean=IMAGENET_MEAN):
 def max_pool(maps, size, name):
     """Max pooling of all pixels with stride 2, as in Caffe: ceil((side - size) / 2) + 1 windows.
 
-    If the windows do not fit, the last one extends beyond the border and takes the maximum of the
-    pixels inside the image.
-
-    Args:
-        maps: (batch, height, width, channels) floats, of known height and width.
-        size: Side of a window, 2 or 3.
-        name: Name of the layer.
+    If the windows, of side 2 or 3, do not fit, the last one extends beyond the border and takes the
+    maximum of the pixels inside the image.
     """
     rows, columns = ("same" if (side - size) % 2 else "valid" for side in maps.shape[1:3])
     if rows == columns:
@@ -51,6 +38,25 @@ def conv(x, filters, size, name, strides=1, padding="same", groups=1):
     return kind(filters, size, strides, padding, name=name, **options)(x)
 
 
+def exit_features(maps, name):
+    """Features for an embedding at an early exit of a network.
+
+    5 × 5 average pooling with stride 3, a 1 × 1 convolution to 128 channels with ReLU, and 1,024
+    fully connected units with ReLU: the auxiliary branch of GoogLeNet. Windows that do not fit
+    extend beyond the border and average the pixels inside the maps.
+
+    Source:
+        Szegedy et al. Going deeper with convolutions. CVPR 2015, section 5.
+        Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 4.2.
+        Differs: the windows always fit the maps of the paper's images.
+    """
+    fits = all(side >= 5 and (side - 5) % 3 == 0 for side in maps.shape[1:3])
+    x = layers.AveragePooling2D(5, 3, "valid" if fits else "same", name=f"{name}_pool")(maps)
+    x = layers.Conv2D(128, 1, activation="relu", name=f"{name}_conv")(x)
+    x = layers.Flatten(name=f"{name}_flatten")(x)
+    return layers.Dense(1024, activation="relu", name=f"{name}_fc")(x)
+
+
 def check_side(inputs, least, network):
     """Raises a ValueError for images of fewer pixels than a network needs."""
     size = tuple(inputs.shape[1:3])
@@ -59,17 +65,7 @@ def check_side(inputs, least, network):
 
 
 def read_weights(inputs, weights, backbone):
-    """{name: array} of an .npz file.
-
-    Args:
-        inputs: The images.
-        weights: Path of the file; None for no arrays.
-        backbone: One of `PUBLISHED`.
-
-    Raises:
-        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
-        ValueError: If it is not an .npz file, or the images do not have 3 channels.
-    """
+    """{name: array} of the .npz file of a backbone of `PUBLISHED`; without `weights` none."""
     check_colour(inputs.shape, weights)
     if weights is None:
         return {}
@@ -89,16 +85,7 @@ def read_weights(inputs, weights, backbone):
 
 
 def assign_weights(variables, arrays, path):
-    """Assigns arrays to the variables of the same names.
-
-    Args:
-        variables: {name: variable} of a network.
-        arrays: {name: array}, with the same names and shapes.
-        path: Path of the file of the arrays, for errors.
-
-    Raises:
-        ValueError: If names or shapes differ, or an array does not hold finite floats.
-    """
+    """Assigns arrays of a file to the variables of the same names, all of them, and shapes."""
     shared = {name: array for name, array in arrays.items() if name in variables}
     wrong = {
         "missing": [name for name in variables if name not in arrays],

@@ -18,7 +18,6 @@ from tfdml.checks import (
 from tfdml.layers import Dropout, MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
 
-_SAMPLE = 256  # images that show whether all are in [0, 1]
 _COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
 
@@ -112,16 +111,16 @@ def build_embedder(
         check_fits(4 * count * _COPIES, what, **received)
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
-        of_level = "" if levels == 1 else str(level)
+        suffix = "" if levels == 1 else str(level)
         if share:
-            x = Dropout(float(share), name=f"dropout{of_level}")(x)
-        name = f"embedding{of_level}"
+            x = Dropout(float(share), name=f"dropout{suffix}")(x)
+        name = f"embedding{suffix}"
         if embedding_dim is None:
             x = keras.layers.Identity(dtype="float32", name=name)(x)
         else:
             x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
         if normalize:
-            x = UnitLength(dtype="float32", name=f"unit_length{of_level}")(x)
+            x = UnitLength(dtype="float32", name=f"unit_length{suffix}")(x)
         embeddings.append(x)
     return _side_by_side(inputs, embeddings, f"{backbone}_embedder")
 
@@ -212,7 +211,7 @@ def warn_of_unit_range(embedder, images):
     takes_pixels = embedder.inputs[0].name == "images" and embedder.name.endswith("_embedder")
     if not takes_pixels or images.dtype.kind != "f":
         return
-    largest = images[:_SAMPLE].max(initial=0)
+    largest = images[:256].max(initial=0)  # show whether all are in [0, 1]
     if 0 < largest <= 1:
         warnings.warn(
             f"the images are in [0, 1] (largest value: {largest:g}), but networks of "
@@ -239,12 +238,7 @@ def _with_maxima(inputs, features):
 
 
 def dropout_of_levels(dropout, levels):
-    """The share of the features to drop at each level, from one share or a list of them.
-
-    Raises:
-        TypeError: If a share is not a number.
-        ValueError: If a share is out of range, or their number differs from `levels`.
-    """
+    """The share of the features to drop at each level, checked, from one share or a list."""
     shares = list(dropout) if isinstance(dropout, (list, tuple)) else [dropout] * levels
     expectation = "`dropout` must be one number, or one for each level"
     check(len(shares) == levels, expectation, dropout=dropout, levels=levels)

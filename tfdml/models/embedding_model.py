@@ -2,15 +2,16 @@ import contextlib
 import operator
 import types
 import warnings
+from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from tfdml import losses, pairwise
-from tfdml.checks import Bare, check, check_integer, check_keras, check_shapes, check_type
+from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
 from tfdml.evaluation import weigh_levels
-from tfdml.layers.gathering import gather_replicas
+from tfdml.layers.gathering import num_replicas, share_of_replica
 from tfdml.losses import MetricLoss
 from tfdml.models.embedder import number_of_levels, warn_of_unit_range
 from tfdml.models.loss_layers import (
@@ -20,17 +21,22 @@ from tfdml.models.loss_layers import (
     weights_of,
     write_in_file,
 )
-from tfdml.models.micro_batches import embed_in_pieces, gradients_in_pieces
+from tfdml.models.pair_warnings import WarnWithoutPairs, counted_batches, lacks_pairs
+
+Base: Any = keras.Model  # with the steps of JAX and PyTorch
+if keras.backend.backend() == "tensorflow":
+    from tfdml.models.tape_model import TapeModel as Base
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class EmbeddingModel(keras.Model):
-    """Trains an embedder with a metric loss by `tf.GradientTape`.
+class EmbeddingModel(Base):
+    """Trains an embedder with a metric loss, on every backend of Keras.
 
     Under a `tf.distribute` strategy the loss gets the embeddings and labels of all replicas, so
-    that N replicas make the same update as one on the whole batch. Trainable layers of the loss are
-    trained, saved and restored with the model, as `model.loss_layers`. A loss with new layers gets
-    the weights that the model trained before, or that it was loaded with.
+    that N replicas make the same update as one on the whole batch; on JAX so do devices of
+    `keras.distribution`. Layers of the loss are trained, saved and restored with the model, as
+    `model.loss_layers`. A loss with new layers gets the weights that the model trained before, or
+    that it was loaded with.
 
     Args:
         embedder: A built `keras.Model` from images, or other inputs, to (batch, dim) embeddings,
@@ -39,12 +45,13 @@ class EmbeddingModel(keras.Model):
             in pieces, the loss is that of the whole batch, and its gradients flow back in pieces,
             in the memory of one piece. Equal to a step at once up to rounding, except that batch
             normalisation that is trained uses the statistics of a piece. None for all at once.
+            On the TensorFlow backend alone.
         **kwargs: Arguments of `keras.Model`.
 
     Raises:
         TypeError: If `embedder` is not a `keras.Model`.
         ValueError: If `embedder` has no defined input shape, not one output, or with `micro_batch`
-            an `activity_regularizer`, or Keras has another backend than TensorFlow.
+            an `activity_regularizer`.
 
     Example:
         >>> import tfdml
@@ -58,7 +65,6 @@ class EmbeddingModel(keras.Model):
     """
 
     def __init__(self, embedder, micro_batch=None, **kwargs):
-        check_keras("backend")
         kind = "`embedder` must be a keras.Model, such as tfdml.models.build_embedder returns"
         check_type(isinstance(embedder, keras.Model), kind, embedder=embedder)
         known = "`embedder` must be a Functional or Sequential model of a known input shape"
@@ -80,10 +86,10 @@ class EmbeddingModel(keras.Model):
         self.loss_layers = []  # never reassigned: Keras would keep tracking the old list
         self._loaded = None  # weights of loss layers: None of no file, {} if the layers have them
         self.built = True  # without `build`, after which `compile` could not add a layer
-        # In a namespace, so that Keras does not track it: the numbers of batches, of those without
-        # positives and of those without negatives; and what `predict_function` was traced with.
+        # In a namespace, so that Keras neither tracks nor saves them: `counted_batches`, and what
+        # `predict_function` was traced with.
         self._met = types.SimpleNamespace(
-            training=_zeros(3), evaluation=_zeros(3), parts_of_embedder=[]
+            training=counted_batches(), evaluation=counted_batches(), parts_of_embedder=[]
         )
 
     def call(self, inputs, training=None):
@@ -100,7 +106,8 @@ class EmbeddingModel(keras.Model):
         Raises:
             ValueError: If a layer of the loss has a `learning_rate_multiplier` that the optimizer
                 does not apply, is that of another model, or has other shapes than the weights that
-                the model has for it; or if `loss_weights` are given for a metric loss.
+                the model has for it; if `loss_weights` are given for a metric loss; or for a
+                `micro_batch` with XLA or on another backend than TensorFlow.
         """
         loss = _as_loss(loss)
         if isinstance(loss, MetricLoss):
@@ -108,12 +115,11 @@ class EmbeddingModel(keras.Model):
             one = "`loss_weights` must be None: there is one loss; scale the regularizers instead"
             check(weights is None, one, loss_weights=weights)
         if self.micro_batch is not None:
-            check(
-                kwargs.get("jit_compile") is not True,
-                "`jit_compile` must not be true with `micro_batch`: XLA cannot compile pieces",
-                jit_compile=True,
-                micro_batch=self.micro_batch,
-            )
+            received, backend = {"micro_batch": self.micro_batch}, keras.backend.backend()
+            one = "`micro_batch` must be None on JAX and PyTorch: only TensorFlow's step has pieces"
+            check(backend == "tensorflow", one, **received, backend=backend)
+            one = "`jit_compile` must not be true with `micro_batch`: XLA cannot compile pieces"
+            check(kwargs.get("jit_compile") is not True, one, jit_compile=True, **received)
             kwargs["jit_compile"] = False
         layers = list(getattr(loss, "layers", ()))
         build_loss_layers(layers, self, self._trained_weights())
@@ -131,12 +137,10 @@ class EmbeddingModel(keras.Model):
 
     def _trained_weights(self):
         """The weights of loss layers that this model trained or read from a file."""
-        if not self._loaded and (self._loaded is not None or self._steps()):
+        updates = int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
+        if not self._loaded and (self._loaded is not None or updates):
             return weights_of(self.loss_layers)
         return self._loaded or {}
-
-    def _steps(self):
-        return int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
 
     def save_own_variables(self, store):
         write_in_file(store, self._loaded or {})
@@ -201,11 +205,6 @@ class EmbeddingModel(keras.Model):
                 validation_data = (images, _checked_labels(labels, self.loss), *weights)
         if isinstance(x, np.ndarray):
             warn_of_unit_range(self.embedder, x)
-        optimizer = getattr(self, "optimizer", None)  # without, Keras asks for `compile`
-        if optimizer is not None and not optimizer.built:
-            # Built here, as building within the first step, as in Keras, would trace it twice.
-            with self.distribute_strategy.scope():
-                optimizer.build(self.trainable_variables)
         if shuffle is None:  # Keras warns of True for datasets that it cannot shuffle
             shuffle = y is not None or getattr(x, "num_batches", None) is not None
         callbacks = _with_warning(callbacks)
@@ -233,63 +232,32 @@ class EmbeddingModel(keras.Model):
         callbacks = _with_warning(callbacks)
         given = (x, y, batch_size, verbose, sample_weight, steps, callbacks)
         logs = super().evaluate(*given, return_dict=True, **kwargs)
-        if not self.mean_loss.count.value.numpy():
+        if ops.equal(self.mean_loss.count, 0):
             logs["loss"] = float("nan")
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
-    def train_step(self, data):
-        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        if self.micro_batch is not None:
-            own = embed_in_pieces(self.embedder, images, self.micro_batch)
-        with tf.GradientTape() as tape:
-            if self.micro_batch is None:
-                own = self(images, training=True)
-            else:
-                tape.watch(own)
-            loss, *embedded = self._loss_of(own, images, labels, sample_weight, training=True)
-            scaled = self.optimizer.scale_loss(loss)
-        variables = self.trainable_variables
-        *gradients, of_own = tape.gradient(scaled, [*variables, own])
-        if self.micro_batch is not None:
-            of_embedder = gradients_in_pieces(self.embedder, images, of_own, self.micro_batch)
-            gradients = _added(gradients, of_embedder)
-        self.optimizer.apply(gradients, variables)
-        return self.compute_metrics(images, *embedded)
-
-    def test_step(self, data):
-        images, labels, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        own = self(images, training=False)
-        _, *embedded = self._loss_of(own, images, labels, sample_weight, training=False)
-        return self.compute_metrics(images, *embedded)
-
-    def _loss_of(self, embeddings, images, labels, sample_weight, training):
-        """The loss, and the labels, embeddings and sample weights of all replicas."""
-        check(
-            labels is not None,
-            "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
-            labels=labels,
-        )
-        embeddings, labels, sample_weight = gather_replicas(embeddings, labels, sample_weight)
-        loss = self.compute_loss(images, labels, embeddings, sample_weight, training=training)
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        rows = tf.shape(embeddings)[0]
-        if isinstance(self.loss, MetricLoss) and self.loss.traits.compares_rows:
-            no_positive, no_negative = _lacks_pairs(labels)
-            met = self._met.training if training else self._met.evaluation
-            met.assign_add(tf.cast([True, no_positive, no_negative], met.dtype))
-            is_zero = loss == sum(self.losses) / replicas
-            rows = tf.where((no_positive | no_negative) & is_zero, 0, rows)
-        self.mean_loss.update_state(loss * replicas, sample_weight=rows)
-        return loss, labels, embeddings, sample_weight
-
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """As `keras.Model.compute_loss`, but passes `training` to the loss."""
+        """As `keras.Model.compute_loss`, but passes `training` to the loss and measures it."""
+        check(
+            y is not None,
+            "`EmbeddingModel` requires labels: two arrays, or a dataset of (images, labels)",
+            labels=y,
+        )
+        rows = ops.shape(y_pred)[0]
         if not isinstance(self.loss, MetricLoss):
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        self._check_adopted()
-        weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        return self.loss(y, y_pred, training=training, **weighted) + sum(self.losses) / replicas
+            loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        else:
+            self._check_adopted()
+            weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
+            penalty = share_of_replica(sum(self.losses))
+            loss = self.loss(y, y_pred, training=training, **weighted) + penalty
+            if self.loss.traits.compares_rows:
+                lacking = lacks_pairs(y)
+                met = self._met.training if training else self._met.evaluation
+                met.assign(met + ops.pad(ops.cast(lacking, "int32"), [(1, 0)], constant_values=1))
+                rows = ops.where(ops.any(lacking) & ops.equal(loss, penalty), 0, rows)
+        self.mean_loss.update_state(loss * num_replicas(), sample_weight=rows)
+        return loss
 
     def _check_adopted(self):
         """Raises a ValueError if the loss has other layers than in `compile`."""
@@ -303,6 +271,10 @@ class EmbeddingModel(keras.Model):
     @property
     def metrics(self):
         return [self.mean_loss, *(m for m in super().metrics if m.name != self.mean_loss.name)]
+
+    @property
+    def metrics_variables(self):
+        return [*super().metrics_variables, self._met.training, self._met.evaluation]
 
     def embed(self, inputs, batch_size=256, verbose=0, level_weights=None):
         """Embeddings of all images, in order, by the embedder as it is.
@@ -324,8 +296,9 @@ class EmbeddingModel(keras.Model):
             ValueError: If an array has no images, or `level_weights` are out of range or their
                 number differs from the levels.
         """
-        batch = {} if isinstance(inputs, tf.data.Dataset) else {"batch_size": batch_size}
-        if batch:
+        are_rows = hasattr(inputs, "shape") or isinstance(inputs, (list, tuple, dict))
+        batch = {"batch_size": batch_size} if are_rows else {}
+        if are_rows:
             inputs = _as_taken(self.embedder, inputs)
         if isinstance(inputs, np.ndarray):
             warn_of_unit_range(self.embedder, inputs)
@@ -364,12 +337,12 @@ class EmbeddingModel(keras.Model):
         Raises:
             ValueError: If the shapes of `a` and `b` are not (n, dim), the same for both.
         """
-        a, b = (tf.convert_to_tensor(rows, tf.float32) for rows in (a, b))
+        a, b = (ops.convert_to_tensor(rows, "float32") for rows in (a, b))
         valid = len(a.shape) == 2 and a.shape == b.shape
         check_shapes(valid, "`a` and `b` must have the same shape (n, dim)", a=a, b=b)
         if isinstance(self.loss, MetricLoss) and self.loss.traits.learns_similarity:
-            return self.loss.similarity(a, b).numpy()
-        return tf.reduce_sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1).numpy()
+            return ops.convert_to_numpy(self.loss.similarity(a, b))
+        return ops.convert_to_numpy(ops.sum(pairwise.normalize(a) * pairwise.normalize(b), axis=1))
 
     def save(self, filepath, *args, **kwargs):
         """As `keras.Model.save`, to a `.keras` file."""
@@ -410,51 +383,10 @@ def _as_loss(identifier):
 
 def _checked_labels(labels, loss):
     """The labels of a call of `fit`; those of a list as an array."""
-    if labels is None or tf.is_tensor(labels):
+    if labels is None or ops.is_tensor(labels):
         return labels
     loss.check_labels(np.asarray(labels))
     return np.asarray(labels) if isinstance(labels, (list, tuple)) else labels
-
-
-class WarnWithoutPairs(keras.callbacks.Callback):
-    """Warns once in training, and once in evaluation, of batches without positives or negatives."""
-
-    def __init__(self):
-        super().__init__()
-        self._warned = set()
-
-    def on_train_begin(self, logs=None):
-        self._begin("training")
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 9:
-            self._warn("training")
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._warn("training")
-
-    def on_test_begin(self, logs=None):
-        self._begin("evaluation")
-
-    def on_test_end(self, logs=None):
-        self._warn("evaluation")
-
-    def _begin(self, what):
-        getattr(self.model._met, what).assign(_zeros(3))
-
-    def _warn(self, what):
-        batches, *lacking = getattr(self.model._met, what).numpy()
-        if what in self._warned or not any(lacking):
-            return
-        self._warned.add(what)
-        kinds = "no two images of one class", "no images of two classes"
-        counts = zip(lacking, kinds, strict=True)
-        had = " and ".join(f"{count} had {kind}" for count, kind in counts if count)
-        warnings.warn(
-            f"of {batches} batches of the {what} {had}, so that a loss over pairs lacks terms. Use "
-            "class-balanced batches, such as those of pipelines.balanced_batches, or shuffle",
-            stacklevel=2,
-        )
 
 
 def _with_warning(callbacks):
@@ -462,22 +394,6 @@ def _with_warning(callbacks):
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return callbacks
     return [*keras.tree.flatten(callbacks or []), WarnWithoutPairs()]
-
-
-def _zeros(count):
-    start, aggregation = tf.zeros(count, tf.int64), tf.VariableAggregation.ONLY_FIRST_REPLICA
-    return tf.Variable(start, trainable=False, aggregation=aggregation)
-
-
-def _lacks_pairs(labels):
-    """Whether no two rows have a class id, or one of several labels, in common; and whether all."""
-    if len(labels.shape) == 2 and labels.shape[1] != 1:
-        sets = tf.cast(labels, tf.float32)
-        common = tf.cast(tf.matmul(sets, sets, transpose_b=True) > 0, tf.int64)
-        pairs, rows = tf.reduce_sum(common) - tf.linalg.trace(common), tf.shape(common)[0]
-        return pairs == 0, pairs == tf.cast(rows * (rows - 1), tf.int64)
-    ordered = tf.sort(tf.cast(tf.reshape(labels, [-1]), tf.int64))
-    return ~tf.reduce_any(ordered[1:] == ordered[:-1]), ordered[0] == ordered[-1]
 
 
 def _as_taken(embedder, inputs):
@@ -493,7 +409,7 @@ def _as_taken(embedder, inputs):
         is_text = rows.dtype.kind in "USO"
         check_type(takes_texts or not is_text, expected, dtype=Bare(rows.dtype))
         check(len(rows) > 0, "there must be one image or more", images=0)
-        return tf.convert_to_tensor(rows) if is_text else rows
+        return ops.convert_to_tensor(rows) if is_text else rows
 
     if isinstance(inputs, dict):
         return {name: _as_taken(embedder, rows) for name, rows in inputs.items()}
@@ -503,15 +419,6 @@ def _as_taken(embedder, inputs):
     if one_each and np.ndim(inputs[0]) == len(embedder.inputs[0].shape):
         return [_as_taken(embedder, rows) for rows in inputs]
     return as_rows(inputs)
-
-
-def _added(gradients, of_embedder):
-    """The gradients of all variables and, of the first ones, those that came in pieces."""
-    rest = [None] * (len(gradients) - len(of_embedder))
-    return [
-        piece if gradient is None else gradient if piece is None else gradient + piece
-        for gradient, piece in zip(gradients, [*of_embedder, *rest], strict=True)
-    ]
 
 
 def _check_multiplied(optimizer, layer):

@@ -6,8 +6,7 @@ from keras import layers
 from tfdml.checks import check_integer, check_one_of
 from tfdml.layers import LocalResponseNormalization
 from tfdml.models import caffe
-from tfdml.models.caffe import check_side, conv, max_pool, read_weights
-from tfdml.models.exits import exit_features
+from tfdml.models.caffe import check_side, conv, exit_features, max_pool, read_weights
 
 # Module -> filters of 1×1, (reduction and) 3×3, (reduction and) 5×5, and after pooling.
 MODULES = {
@@ -69,16 +68,7 @@ def googlenet(inputs, weights=None, levels=1):
 
 
 def load_arrays(network, arrays, path):
-    """Assigns weights to the layers of a GoogLeNet.
-
-    Args:
-        network: Model with the outputs of `googlenet`.
-        arrays: {name: array} of the file, except `variant`.
-        path: Path of the file, for errors.
-
-    Raises:
-        ValueError: If they do not fit the network.
-    """
+    """Assigns the arrays of a file, except `variant`, to the layers of a GoogLeNet."""
     exits_held = {name.partition("__")[0] for name in arrays if re.match("loss[12]__", name)}
     variables = {}
     for layer in network.layers:

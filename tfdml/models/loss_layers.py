@@ -12,16 +12,7 @@ _OWNERS = weakref.WeakKeyDictionary()  # the model of each layer
 
 
 def build_loss_layers(layers, model, trained):
-    """Builds the layers of a loss for a model, with the weights that it has for them.
-
-    Args:
-        layers: Layers of a loss; those that are built keep their weights.
-        model: An `EmbeddingModel`.
-        trained: The weights that it has, as `weights_of` or `weights_in_file` returns them.
-
-    Raises:
-        ValueError: If a layer is that of another model, or has other shapes than these weights.
-    """
+    """Builds layers of a loss for a model, those that are not built, with its `weights_of` them."""
     for layer in layers:
         owner = _OWNERS.setdefault(layer, weakref.ref(model))
         expectation = (

@@ -17,14 +17,7 @@ def built_with(precision):
 
 
 def in_float32(model):
-    """A model of the same weights that computes in float32; the model itself if it does already.
-
-    Args:
-        model: A built `keras.Model`, such as the embedder of a run with mixed precision.
-
-    Returns:
-        A `keras.Model`; a copy has weights of its own.
-    """
+    """A copy of a built model that computes in float32; the model itself if it does already."""
     saved = keras.saving.serialize_keras_object(model)
     config = _with_policy(saved, "float32")
     if config == saved:

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.models.embedding_model import WarnWithoutPairs
+from tfdml.models.pair_warnings import WarnWithoutPairs
 
 
 def fit_replicas(
@@ -23,12 +23,9 @@ def fit_replicas(
     Args:
         model: A compiled `EmbeddingModel`, built outside the scope of the strategy.
         strategy: A `tf.distribute.MirroredStrategy` or `MultiWorkerMirroredStrategy`.
-        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch.
-            The devices of the worker divide them evenly.
-        steps_per_epoch: Updates between two calls of `on_epoch_end`.
-        epochs: Number of the last epoch.
-        initial_epoch: Number of epochs before the first.
-        callbacks: Keras callbacks, of this worker.
+        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch,
+            which its devices divide evenly.
+        steps_per_epoch, epochs, initial_epoch, callbacks: As for `fit`.
 
     Raises:
         ValueError: If the devices of the worker do not divide its rows.
@@ -87,11 +84,11 @@ def _divided(strategy, batch):
     with tf.device("CPU:0"):
         parts = [tf.split(tensor, devices) for tensor in batch]
 
-    def of_replica(context, tensors):
+    def part_of_replica(context, tensors):
         return tensors[context.replica_id_in_sync_group % devices]
 
     distribute = strategy.experimental_distribute_values_from_function
-    return [distribute(functools.partial(of_replica, tensors=each)) for each in parts]
+    return [distribute(functools.partial(part_of_replica, tensors=each)) for each in parts]
 
 
 def _copy_state(source, target):

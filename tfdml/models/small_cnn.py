@@ -2,7 +2,7 @@ from keras import layers
 
 from tfdml.checks import check
 from tfdml.layers import FusedBatchNormalization
-from tfdml.models.exits import exit_features
+from tfdml.models.caffe import exit_features
 
 
 def small_cnn(inputs, weights=None, levels=1):
@@ -12,17 +12,7 @@ def small_cnn(inputs, weights=None, levels=1):
     image is at least 2 pixels high and wide, 2 × 2 max pooling. At 28 × 28 the features are the
     3 × 3 × 64 values before a last pooling, flattened.
 
-    Args:
-        inputs: (batch, height, width, channels) floats in [0, 255].
-        weights: Must be None: there are no pretrained weights.
-        levels: 1 for the final features only, 2 to add an exit after the third block, 3 to add one
-            after the second as well.
-
-    Returns:
-        List of `levels` tensors (batch, features), from the shallowest to the deepest.
-
-    Raises:
-        ValueError: If `weights` is given.
+    There are no `weights`; the exits of `levels` lie after the third block and after the second.
 
     Source:
         The four-block network of Vinyals et al., Matching networks for one shot learning,

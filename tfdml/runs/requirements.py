@@ -7,7 +7,7 @@ from tfdml import runs
 from tfdml.checks import check, check_bool, check_integer, check_options
 from tfdml.files import identity
 from tfdml.losses.index import check_loss
-from tfdml.models.published import how_to_convert
+from tfdml.models.backbones import how_to_convert
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.folders import RUNS, SAVED_MODELS, check_start
 from tfdml.runs.run_images import preprocessing_of

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pipelines
 from tfdml.checks import check
 from tfdml.command_line import program_name
-from tfdml.models.published import check_colour
+from tfdml.models.backbones import check_colour
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
 

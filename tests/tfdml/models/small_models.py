@@ -7,6 +7,9 @@ import pytest
 from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.layers import UnitLength
 
+on_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="of the backend TensorFlow"
+)
 LABELS = np.repeat(np.arange(4), 4)
 OVER_PROXIES = ("arcface", "cosface", "norm_softmax", "proxy_anchor", "proxy_nca", "soft_triple")
 LEARNED = ("pddm", "lmdm", "pddm_triplet")

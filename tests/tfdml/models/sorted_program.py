@@ -11,20 +11,26 @@ import warnings
 
 import keras
 import numpy as np
+import replicas_program
 import tensorflow as tf
-from replicas_program import OPTIONS
 
 from tfdml import EmbeddingModel, losses
 
 ROWS = np.random.default_rng(0).normal(size=(32, 6)).astype("float32")
-LABELS = np.repeat(np.arange(4), 8)  # of batches of 8, each is of one class
+LABELS = np.repeat(np.arange(4), 8).astype("uint8")  # of batches of 8, each is of one class
 MIXED = np.concatenate([LABELS[:16], np.arange(16) % 4])  # and of these, every other half
+OPTIONS = {
+    **replicas_program.OPTIONS,
+    "pddm": {"similarity": {"units": 4, "seed": 0, "dropout": 0.5}},
+}
 
 
 def measured(name, strategy):
-    """Losses by an `EmbeddingModel`, its warnings, and losses by a plain model if it may."""
-    loss = losses.get(name, **OPTIONS.get(name, {}))
-    results = {}
+    """Losses, numbers of warnings and weights: of an `EmbeddingModel`, and a plain one if it may.
+
+    {"KIND DATA": [loss in training, loss in evaluation, warnings], "KIND weights": [number, ...]}
+    """
+    loss, results = losses.get(name, **OPTIONS.get(name, {})), {}
     for kind in ("embedding", "plain"):
         if kind == "plain" and loss.layers:
             continue
@@ -41,6 +47,8 @@ def measured(name, strategy):
                 evaluated = model.evaluate(batches, verbose=0)
             said = [str(each.message) for each in found if "batches of the" in str(each.message)]
             results[f"{kind} {data}"] = [fitted, evaluated, len(said)]
+        weights = np.concatenate([np.ravel(variable) for variable in model.variables])
+        results[f"{kind} weights"] = weights.tolist()
     return results
 
 

@@ -6,11 +6,12 @@ import urllib.request
 import keras
 import numpy as np
 import pytest
-from small_models import outputs
+from small_models import by_default, outputs
 
 from tfdml import checks
 from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder
+from tfdml.models.backbones import POOLED
 
 pytestmark = pytest.mark.usefixtures("freed")
 
@@ -30,10 +31,7 @@ def test_every_backbone_is_tried():
     assert {*SHAPES, *LARGE_SHAPES} == {*BACKBONES}
 
 
-@pytest.mark.parametrize(
-    "backbone",
-    [name if name in SHAPES else pytest.param(name, marks=pytest.mark.slow) for name in BACKBONES],
-)
+@pytest.mark.parametrize("backbone", by_default(BACKBONES, {"small_cnn"}))
 def test_takes_images_of_one_channel(backbone, rng):
     shape = (*{**SHAPES, **LARGE_SHAPES}[backbone][:2], 1)
     rows = outputs(build_embedder(backbone, 4, input_shape=shape), rng.uniform(0, 255, (2, *shape)))
@@ -54,13 +52,7 @@ def test_has_an_embedding_for_each_level(backbone, rng):
     assert shares == [0.7, 0.7, 0.4]
 
 
-@pytest.mark.parametrize(
-    "backbone",
-    [
-        name if name == "small_cnn" else pytest.param(name, marks=pytest.mark.slow)
-        for name in BACKBONES
-    ],
-)
+@pytest.mark.parametrize("backbone", by_default(BACKBONES, {"small_cnn"}))
 def test_is_saved_whole(backbone, rng, tmp_path):
     shape, levels = {**SHAPES, **LARGE_SHAPES}[backbone], 1 if backbone == "alexnet" else 3
     images = rng.uniform(0, 255, (2, *shape)).astype("float32")
@@ -91,20 +83,7 @@ def test_the_backbone_ends_before_the_last_embedding(options, rng):
     np.testing.assert_allclose(last(features), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_embeds_images_as_unit_rows_or_raw(rng):
-    images = rng.uniform(0, 255, (3, 28, 28, 1)).astype("float32")
-    for normalize in (True, False):
-        keras.utils.set_random_seed(0)
-        embedder = build_embedder("small_cnn", 16, input_shape=(28, 28, 1), normalize=normalize)
-        embeddings = outputs(embedder, images)
-        assert embeddings.shape == (3, 16)
-        lengths = np.linalg.norm(embeddings, axis=1)
-        assert np.allclose(lengths, 1, atol=1e-6) == normalize
-
-
-@pytest.mark.parametrize(
-    "backbone", ["small_cnn", pytest.param("mobilenet_v2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("backbone", by_default(SHAPES, {"small_cnn"}))
 def test_a_mirrored_embedder_takes_either_side_for_the_same(backbone, rng, tmp_path):
     images = rng.uniform(0, 255, (2, *SHAPES[backbone])).astype("float32")
     embedder = build_embedder(backbone, 4, input_shape=SHAPES[backbone], mirror=True)
@@ -225,18 +204,8 @@ def test_pretrained_batch_normalisation_may_be_trained(given, frozen, tmp_path):
     assert {layer.trainable for layer in batch_norms(embedder)} == {not frozen}
 
 
-@pytest.mark.parametrize(
-    ("backbone", "mirror"),
-    [
-        ("mobilenet_v2", False),
-        pytest.param("mobilenet_v2", True, marks=pytest.mark.slow),
-        pytest.param("googlenet", False, marks=pytest.mark.slow),
-        pytest.param("convnext_tiny", False, marks=pytest.mark.slow),
-        pytest.param("efficientnet_b0", False, marks=pytest.mark.slow),
-        pytest.param("inception_v3", False, marks=pytest.mark.slow),
-        pytest.param("resnet50", False, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("mirror", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backbone", by_default(POOLED, {"mobilenet_v2"}))
 def test_maxima_of_the_last_maps_may_be_added_to_the_averages(backbone, mirror, rng, tmp_path):
     height, width, channels = {**SHAPES, **LARGE_SHAPES}[backbone]
     shape = (2 * height, 2 * width, channels)  # maps of several pixels
@@ -276,17 +245,9 @@ def test_takes_numpy_scalars():
             ValueError,
             "Unknown backbone 'smal_cnn'. Did you mean 'small_c",
         ),
-        (
-            {"embedding_dim": 0},
-            ValueError,
-            "`embedding_dim`.*Received: embedding_dim=0",
-        ),
+        ({"embedding_dim": 0}, ValueError, "`embedding_dim`.*Received: embedding_dim=0"),
         ({"embedding_dim": 8.0}, TypeError, "`embedding_dim`.*Received: .*=8.0"),
-        (
-            {"embedding_dim": True},
-            TypeError,
-            "`embedding_dim`.*Received: .*True",
-        ),
+        ({"embedding_dim": True}, TypeError, "`embedding_dim`.*Received: .*True"),
         ({"input_shape": (28, 28)}, ValueError, r"`input_shape`.*Received: input_shape=\(28, 28\)"),
         ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape`.*Received: .*28.0"),
         ({"input_shape": 28}, ValueError, "`input_shape`.*Received: input_shape=28"),
@@ -298,11 +259,7 @@ def test_takes_numpy_scalars():
             ValueError,
             r"`dropout`.*Received: dropout=\[0.5, 0.5\], levels=1",
         ),
-        (
-            {"levels": 4},
-            ValueError,
-            "`levels` of small_cnn.*Received: levels=4",
-        ),
+        ({"levels": 4}, ValueError, "`levels` of small_cnn.*Received: levels=4"),
         (
             {"pooling": "average+max"},
             ValueError,

@@ -6,7 +6,7 @@ import pytest
 from small_models import outputs
 
 from tfdml.models import build_embedder, first_levels
-from tfdml.models.exits import exit_features
+from tfdml.models.caffe import exit_features
 
 pytestmark = pytest.mark.usefixtures("freed")
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from small_models import LABELS, OPTIONS, build, by_default
+from small_models import LABELS, OPTIONS, build, by_default, on_tensorflow
 
 from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
@@ -21,7 +21,7 @@ WITHOUT_LAYERS = [
             pytest.param(*case.values, False, marks=case.marks)
             for case in by_default(losses.LOSSES, {"triplet", "pddm"})
         ),
-        ("lifted", True),
+        pytest.param("lifted", True, marks=on_tensorflow),
     ],
 )
 def test_fit_lowers_every_loss(loss, jit_compile, images):
@@ -53,30 +53,18 @@ def test_a_loss_may_be_given_by_name_or_config():
         model.compile("adam", loss="tripet")
 
 
-def test_a_loss_that_is_prepared_after_compile_is_rejected(rng):
-    embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
-    x, labels = rng.normal(size=(8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
-    model, loss = EmbeddingModel(embedder), losses.get("arcface")
-    model.compile("adam", loss)
-    loss.prepare(labels)
-    with pytest.raises(ValueError, match="after `compile`: call its `prepare` before"):
-        model.fit(x, labels, verbose=0)
-    model.compile("adam", loss)
-    model.fit(x, labels, verbose=0)
-    assert [layer.name for layer in model.loss_layers] == [loss.layer.name]
-
-
 @pytest.mark.parametrize("weighted", ["class", "sample"])
 def test_classes_and_rows_of_a_loss_over_proxies_are_weighted(weighted, rng):
     x, labels = rng.normal(size=(6, 5)).astype("float32"), np.array([0, 0, 1, 1, 2, 2])
     weights = {0: 3.0, 1: 1.0, 2: 0.0}
-    of_rows = np.array([weights[label] for label in labels])
+    row_weights = np.array([weights[label] for label in labels])
+    keras.utils.set_random_seed(0)
     model = EmbeddingModel(keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)]))
     model.compile("sgd", losses.get("arcface", num_classes=3), run_eagerly=True)
     model.embedder.trainable = False
     model.loss.layer.trainable = False
-    expected = float(model.loss(labels, model(x), sample_weight=of_rows, training=False))
-    given = {"class_weight": weights} if weighted == "class" else {"sample_weight": of_rows}
+    expected = float(model.loss(labels, model(x), sample_weight=row_weights, training=False))
+    given = {"class_weight": weights} if weighted == "class" else {"sample_weight": row_weights}
     history = model.fit(x, labels, batch_size=6, verbose=0, **given).history
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
-    assert expected != pytest.approx(float(model.loss(labels, model(x))), rel=0.1)
+    assert expected != pytest.approx(float(model.loss(labels, model(x))), rel=0.01)

@@ -1,5 +1,8 @@
 """A model that is saved and loaded goes on as it was, with what its loss learned."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
     assert int(restored.optimizer.iterations) == 3
     for either in (model, restored):
         either.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
-    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
+    np.testing.assert_array_equal(restored.embed(images), model.embed(images))
 
 
 def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):
@@ -58,29 +61,6 @@ def test_weights_of_the_loss_that_an_earlier_version_saved_are_ignored():
         model.compile_from_config(config)
 
 
-def test_trains_saves_and_restores_what_the_loss_learns(images, tmp_path):
-    options = {"similarity": {"units": 4, "seed": 0}, "num_quadruplets": "per_class"}
-    model = build(loss=losses.get("pddm"))
-    model.compile(optimizer=optimizers.Adam(1e-2), loss=losses.get("pddm", **options))
-    assert model.loss_layers == [model.loss.layer]
-    before = [np.array(v) for v in model.loss_layers[0].trainable_variables]
-    assert len(before) == 8
-    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
-    for old, new in zip(before, model.loss_layers[0].trainable_variables, strict=True):
-        if not new.path.endswith("score_bias"):  # which cancels in a difference of scores
-            assert np.abs(old - np.array(new)).max() > 0
-    rows = model.embed(images)
-    scores = model.similarity(rows[:8], rows[8:])
-    np.testing.assert_allclose(scores, model.loss.layer(rows[:8], rows[8:]), rtol=1e-5)
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(restored.similarity(rows[:8], rows[8:]), scores)
-    assert restored.loss_layers[0].get_config() == model.loss_layers[0].get_config()
-    for twin in (model, restored):  # dropout and all
-        twin.fit(images, LABELS, batch_size=16, shuffle=False, verbose=0)
-    np.testing.assert_allclose(restored.embed(images), model.embed(images), atol=1e-6)
-
-
 def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_path):
     base = {"name": "pddm", "similarity": {"units": 4, "seed": 0}}
     loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
@@ -102,3 +82,18 @@ def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_pa
     np.testing.assert_array_equal(
         restored.similarity(rows[:8], rows[8:]), model.similarity(rows[:8], rows[8:])
     )
+
+
+@pytest.mark.parametrize(
+    "imports", [pytest.param("keras, tfdml", marks=pytest.mark.slow), "tfdml, keras"]
+)
+def test_a_fresh_program_loads_a_saved_model(imports, tmp_path):
+    model = EmbeddingModel(build_embedder("small_cnn", 4, input_shape=(8, 8, 1)))
+    model.compile(optimizer=optimizers.SGD(0.1), loss=losses.get("npair"))
+    model.save(path := tmp_path / "model.keras")
+    program = (
+        f"import {imports}\nmodel = keras.models.load_model({str(path)!r})\n"
+        "print(type(model.loss).__name__, type(model.optimizer).__module__)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.stdout.strip() == "NPairLoss tfdml.optimizers", run.stderr[-2000:]

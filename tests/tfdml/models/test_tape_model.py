@@ -1,11 +1,13 @@
-"""Steps on large batches in pieces equal steps at once."""
+"""Steps on TensorFlow: one by hand, how often they are traced, and large batches in pieces."""
 
 import keras
 import numpy as np
 import pytest
+import small_models
+import tensorflow as tf
 
 import tfdml
-from tfdml import losses
+from tfdml import EmbeddingModel, losses, optimizers
 
 LABELS = np.repeat(np.arange(5), 4)
 INITIALIZER = {"class_name": "RandomNormal", "config": {"seed": 3}}
@@ -54,8 +56,8 @@ def test_updates_equal_those_of_a_step_at_once(name, options, frozen, micro_batc
         model = build_of(micro_batch)
         values.append([model.train_on_batch(rows, LABELS) for _ in range(3)])
         weights.append(np.concatenate([np.ravel(v) for v in model.trainable_variables]))
-    for of_pieces, value in zip(weights[1:], values[1:], strict=True):
-        np.testing.assert_allclose(of_pieces, weights[0], atol=1e-6)
+    for in_pieces, value in zip(weights[1:], values[1:], strict=True):
+        np.testing.assert_allclose(in_pieces, weights[0], atol=1e-6)
         np.testing.assert_allclose(value, values[0], rtol=1e-5)
     untrained = build_of(None)
     start = np.concatenate([np.ravel(v) for v in untrained.trainable_variables])
@@ -127,3 +129,71 @@ def test_losses_of_activations_are_rejected():
     embedder = keras.Sequential([inputs, keras.Sequential([layer])])
     with pytest.raises(ValueError, match=r"activity_regularizer.*layers=\['penalised'\]"):
         tfdml.EmbeddingModel(embedder, micro_batch=8)
+
+
+def test_a_step_equals_one_by_hand(images):
+    model, twin = (small_models.build(optimizer=keras.optimizers.SGD(0.1)) for _ in range(2))
+    with tf.GradientTape() as tape:
+        loss = losses.get("triplet")(small_models.LABELS, twin.embedder(images, training=True))
+    gradients = tape.gradient(loss, twin.trainable_variables)
+    twin.optimizer.apply(gradients, twin.trainable_variables)
+    logs = model.train_on_batch(images, small_models.LABELS, return_dict=True)
+    np.testing.assert_allclose(logs["loss"], loss, rtol=1e-6)
+    for ours, theirs in zip(model.trainable_variables, twin.trainable_variables, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_the_first_step_is_traced_once(images):
+    traced = []
+
+    class Counted(EmbeddingModel):
+        def train_step(self, data):
+            traced.append(data)
+            return super().train_step(data)
+
+    model = Counted(small_models.build().embedder)
+    model.compile(optimizers.Adam(1e-3), losses.get("triplet"))
+    model.fit(images, small_models.LABELS, batch_size=8, verbose=0)
+    assert len(traced) == 1
+
+
+def test_arrays_are_shuffled_unless_asked_otherwise(images):
+    seen = []
+
+    class Watched(EmbeddingModel):
+        def train_step(self, data):
+            seen.append(data[1].numpy())
+            return super().train_step(data)
+
+    for shuffle in (None, False):
+        keras.utils.set_random_seed(0)
+        model = Watched(small_models.build().embedder)
+        model.compile("sgd", losses.get("triplet"), run_eagerly=True)
+        model.fit(images, small_models.LABELS, batch_size=16, verbose=0, shuffle=shuffle)
+    np.testing.assert_array_equal(seen[1], small_models.LABELS)
+    assert (seen[0] != small_models.LABELS).any()
+    np.testing.assert_array_equal(np.sort(seen[0]), small_models.LABELS)
+
+
+def test_batches_are_shuffled_where_keras_shuffles_them(images):
+    seen = []
+
+    class Rows(keras.utils.PyDataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, row):
+            return images[[row, row]], np.array([row, row])
+
+    class Watched(EmbeddingModel):
+        def train_step(self, data):
+            seen.append(int(data[1][0]))
+            return {"loss": 0.0}
+
+    model = Watched(small_models.build().embedder)
+    model.compile("sgd", losses.get("triplet"), run_eagerly=True)
+    keras.utils.set_random_seed(0)
+    model.fit(Rows(), verbose=0, shuffle=False)
+    model.fit(Rows(), verbose=0)
+    assert seen[:8] == list(range(8)) == sorted(seen[8:])
+    assert seen[8:] != seen[:8]
