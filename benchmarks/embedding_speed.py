@@ -18,8 +18,8 @@ from timing import seconds_of
 from tqdm import tqdm
 
 from tfdml.scale.embedding_job import embed_missing, embedded
-from tfdml.scale.image_list import Listing, list_images
 from tfdml.scale.image_model import ImageModel
+from tfdml.scale.listed_images import Listing, list_images
 from tfdml.scale.writing import CollectionWriter, manifest_of
 from tfdml.serving.exported import find_version
 

@@ -10,7 +10,7 @@ import numpy as np
 from tfdml.checks import Bare, check
 from tfdml.files import identity
 from tfdml.images.image_headers import excess_pixels, open_image
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 EDGES = ("x1", "y1", "x2", "y2")
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from pipelines.samplers import constant, in_turn, ordered_by_class, warn_of_single_images
 from tfdml.checks import Bare, check, check_bool, check_fits, check_integer, check_type
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
 _BYTES_PER_PAIR = 40  # most that making the list of pairs takes

@@ -22,7 +22,7 @@ from pipelines.preprocessing import Preprocessing
 from pipelines.transforms import warp
 from tfdml.checks import Bare, check, check_integer
 from tfdml.files import read_text, replacing, write_text
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 PLAN = "plan.json"  # of a folder: the settings, and a digest of the images
 LARGEST = 4096  # side in pixels

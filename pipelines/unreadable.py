@@ -14,8 +14,7 @@ from PIL import UnidentifiedImageError
 from pipelines.records import is_record, read
 from tfdml.images.image_files import is_utf8
 from tfdml.images.image_headers import KINDS, excess_pixels, open_image
-from tfdml.progress import progress
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, progress
 
 NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database

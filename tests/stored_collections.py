@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 
 from tfdml.scale import Collection
-from tfdml.scale.image_list import Listing
+from tfdml.scale.listed_images import Listing
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
 
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tfdml.experiments import pages, results
-from tfdml.experiments.trainings import Row, settings_digest
+from tfdml.experiment import pages, results
+from tfdml.experiment.trainings import Row, settings_digest
 from tfdml.runs.recipe import Recipe
 
 ROOT = pathlib.Path(__file__).parents[1]

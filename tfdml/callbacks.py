@@ -12,7 +12,7 @@ from tfdml.evaluation import recall_at_k
 from tfdml.evaluation.inputs import class_ids, neighbour_counts
 from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.files import replacing, shortened
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 
 class Checkpoint(keras.callbacks.Callback):

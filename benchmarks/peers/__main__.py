@@ -31,7 +31,7 @@ from benchmarks.peers.turns import measure
 from tfdml.checks import check
 from tfdml.command_line import one_sentence
 from tfdml.files import locked, write_text
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 
 def main(arguments=None):

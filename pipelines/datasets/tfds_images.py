@@ -11,7 +11,7 @@ from pipelines.datasets.image_list import ImageList
 from pipelines.loading import on_all_cores
 from tfdml.checks import check, check_fits, nearest
 from tfdml.images.decoding import decode, resize
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")

@@ -14,7 +14,7 @@ from tfdml.checks import check, check_integer, check_not_negative, check_one_of,
 from tfdml.client.connection import connect
 from tfdml.client.encoding import ImageError, batches_of, listed, read_images
 from tfdml.client.service import Model, ServingError, limit_of, malformed, well_formed
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 _MARKED = "the server marks it as unreadable"
 

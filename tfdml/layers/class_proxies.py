@@ -3,7 +3,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check_integer, check_not_negative
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")

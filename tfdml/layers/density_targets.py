@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check_finite, check_integer, check_not_negative
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check_integer
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")

@@ -2,7 +2,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_integer
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 from tfdml.pairwise import NOBODY, asserted
 
 _FITS = "`size` of the memory must be at least the batch"

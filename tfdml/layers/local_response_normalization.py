@@ -3,7 +3,7 @@ import numpy as np
 from keras import ops
 
 from tfdml.checks import check, check_finite, check_integer, check_not_negative, check_positive
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")

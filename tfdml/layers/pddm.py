@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from tfdml.checks import check, check_bool, check_finite, check_integer, check_share
-from tfdml.layers.options import KeepsOptions
+from tfdml.layers.kept_options import KeepsOptions
 
 _DTYPES = ("float32", "float64")  # others cannot resolve close scores
 _PAIRS_AT_ONCE = 8192

@@ -10,7 +10,7 @@ from keras import ops
 from tfdml import pairwise
 from tfdml.checks import check_bool, check_shapes
 from tfdml.layers import gathering
-from tfdml.layers.options import serialized
+from tfdml.layers.kept_options import serialized
 from tfdml.losses import _inputs
 from tfdml.losses.batch import Batch, Traits
 

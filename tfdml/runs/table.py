@@ -24,7 +24,7 @@ class Table:
         baseline: Row that the others are compared with; the first if None.
         score: Names of the scores in the table; the search maximises the first.
         evaluate: {option of `evaluate.py`: value} of all rows.
-        reported: Tables of papers that a page shows, as in `tfdml/experiments/reported.py`.
+        reported: Tables of papers that a page shows, as in `tfdml/experiment/reported.py`.
     """
 
     name: str

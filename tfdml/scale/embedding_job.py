@@ -7,9 +7,9 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 from tfdml.command_line import one_sentence
-from tfdml.progress import progress
-from tfdml.scale.image_list import cut, list_images
+from tfdml.quiet import progress
 from tfdml.scale.image_model import ImageModel
+from tfdml.scale.listed_images import cut, list_images
 from tfdml.scale.storage import fetch_all
 from tfdml.scale.writing import manifest_of, rows_of
 from tfdml.serving.exported import fingerprint

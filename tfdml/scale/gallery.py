@@ -15,7 +15,7 @@ from tfdml.evaluation.ranking import Ranking, RelevantRanks
 from tfdml.evaluation.retrieval import values_of
 from tfdml.evaluation.tiles import slices_of
 from tfdml.files import identity
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 _FOUND_AT_ONCE = 2**20  # neighbours found by the index per block of queries
 _UNLABELLED, _UNKNOWN = -1, -2  # classes of images without a label, of queries of other classes

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfdml.evaluation.ranking import rank
 from tfdml.evaluation.tiles import squared_distances
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 COUNTS = (1, 10, 100)
 _PROBES = (1, 4, 16, 64, 256)

@@ -13,8 +13,7 @@ import pyarrow as pa
 from tfdml.checks import check, check_fits
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.files import locked, naming, replacing, write_text
-from tfdml.progress import progress
-from tfdml.quiet import silent
+from tfdml.quiet import progress, silent
 from tfdml.scale import stored_index as stored
 from tfdml.scale.checksums import checksums, sealed
 from tfdml.scale.collection import Collection

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tfdml.checks import check
-from tfdml.progress import progress
+from tfdml.quiet import progress
 from tfdml.scale.checksums import checksums, opened, sealed
 from tfdml.scale.layout import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder

@@ -5,7 +5,7 @@ import random
 import threading
 
 from tfdml.checks import check
-from tfdml.progress import progress
+from tfdml.quiet import progress
 from tfdml.scale.pace import Pace
 from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load
 from tfdml.search.picture_files import RejectedError, Stamp, image_files, read, read_header

@@ -73,10 +73,10 @@ def _problem_of_header(contents, max_pixels):
     size = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(contents, tf.int64)[:2], lambda: size)
     height, width = tf.unstack(tf.strings.as_string(size))
     is_gif = starts(header, b"GIF8")
-    of_gif = tf.cond(is_gif, lambda: _pixels_of_gif(contents), lambda: tf.constant(0, tf.int64))
+    gif_pixels = tf.cond(is_gif, lambda: _pixels_of_gif(contents), lambda: tf.constant(0, tf.int64))
     limit = f" pixels, more than the limit of {max_pixels:,}"
-    pictures = tf.strings.join(["has pictures of ", tf.strings.as_string(of_gif), limit])
-    problem = tf.where(of_gif > max_pixels, pictures, "")
+    pictures = tf.strings.join(["has pictures of ", tf.strings.as_string(gif_pixels), limit])
+    problem = tf.where(gif_pixels > max_pixels, pictures, "")
     too_large = size[0] > max_pixels // tf.maximum(size[1], 1)  # the product may overflow
     problem = tf.where(too_large, tf.strings.join(["has ", width, " x ", height, limit]), problem)
     problem = tf.where(is_jpeg | known, problem, "is not a JPEG, PNG, GIF, BMP or WebP")

@@ -14,7 +14,7 @@ from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_keras, check_type
 from tfdml.images.decoding import decode, resize
 from tfdml.models import EmbeddingModel, number_of_levels
-from tfdml.progress import progress
+from tfdml.quiet import progress
 from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import without_folders, write_metadata
 from tfdml.serving.nearest import Nearest

@@ -5,7 +5,7 @@ import pytest
 
 from tfdml.scale.checksums import opened
 from tfdml.scale.collection import Collection
-from tfdml.scale.image_list import Listing
+from tfdml.scale.listed_images import Listing
 from tfdml.scale.storage import NO_FILE
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
 

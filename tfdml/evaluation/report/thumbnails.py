@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from tfdml.checks import check, check_type
-from tfdml.progress import progress
+from tfdml.quiet import progress
 
 _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a picture
 _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures

@@ -9,7 +9,7 @@ from pipelines.loading import named
 from pipelines.transforms import views
 from tfdml import evaluation
 from tfdml.checks import check_fits
-from tfdml.progress import progress
+from tfdml.quiet import progress
 from tfdml.runs.scoring.embedded import levels_of
 from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 

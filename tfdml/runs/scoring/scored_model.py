@@ -11,8 +11,7 @@ from pipelines.datasets import place_of
 from tfdml.checks import check
 from tfdml.command_line import program_call
 from tfdml.files import identity
-from tfdml.progress import progress
-from tfdml.quiet import import_tensorflow
+from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.run_images import preprocessing_of
 from tfdml.runs.stored_embeddings import read_embeddings

@@ -3,9 +3,9 @@
 import re
 
 from tfdml.checks import check
-from tfdml.experiments import results
-from tfdml.experiments.reported import reported_tables
-from tfdml.experiments.trainings import Row
+from tfdml.experiment import results
+from tfdml.experiment.reported import reported_tables
+from tfdml.experiment.trainings import Row
 from tfdml.files import read_text, write_text
 from tfdml.runs.folders import RUNS
 from tfdml.runs.table import changes_of, read_table

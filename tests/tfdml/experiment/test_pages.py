@@ -3,9 +3,9 @@
 import programs
 import pytest
 
-from tfdml import experiment
-from tfdml.experiments import results
-from tfdml.experiments.trainings import Row
+from tfdml.experiment import results
+from tfdml.experiment.__main__ import main
+from tfdml.experiment.trainings import Row
 from tfdml.runs.table import read_table
 
 
@@ -27,7 +27,7 @@ def given(tmp_path, monkeypatch):
 
 
 def write(*arguments, cwd):
-    return programs.run(experiment.main, *arguments, "--page", "docs/page.md", cwd=cwd)
+    return programs.run(main, *arguments, "--page", "docs/page.md", cwd=cwd)
 
 
 def test_results_are_kept_and_a_page_is_begun(given, tmp_path):

@@ -9,7 +9,7 @@ from scipy.stats import wilcoxon
 
 from tfdml.checks import check
 from tfdml.evaluation.comparison import load_queries, paired_bootstrap
-from tfdml.experiments.trainings import BY_DISTANCE
+from tfdml.experiment.trainings import BY_DISTANCE
 from tfdml.files import read_text, replacing, write_text
 from tfdml.runs.folders import RUNS
 

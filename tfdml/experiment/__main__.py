@@ -9,30 +9,22 @@ to runs/NAME/, named after the table and its folder.
 """
 
 import argparse
-import multiprocessing
-import os
 import pathlib
-import sys
-import threading
-import time
-from concurrent.futures import ProcessPoolExecutor, wait
-
-from tqdm import tqdm
 
 from tfdml.checks import check_keras
 from tfdml.command_line import one_sentence
-from tfdml.experiments import pages
-from tfdml.experiments.results import RESULTS, write_results
-from tfdml.experiments.trainings import PROGRAM, Row, check_scores, recipe_of
-from tfdml.experiments.tuning import best_setting, ends
+from tfdml.experiment import pages
+from tfdml.experiment.results import RESULTS, write_results
+from tfdml.experiment.running import done, run, trainings
+from tfdml.experiment.trainings import PROGRAM, Row, check_scores, recipe_of
+from tfdml.experiment.tuning import ends
 from tfdml.files import check_writable, write_text
-from tfdml.quiet import import_tensorflow, keep_printing
+from tfdml.quiet import keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.requirements import check_files, check_model
 from tfdml.runs.table import changes_of, read_table
 
 PLAN = "plan.txt"
-POLL = 1.0  # seconds between looks at what is done
 
 
 def main(arguments=None):
@@ -103,12 +95,6 @@ def check_rows(rows):
                 raise ValueError(f"{row.table.name}, row {row.name}{where}: {error}") from None
 
 
-def trainings(row):
-    """How many a row has, at most; of a search by minutes, a trial."""
-    trials = (row.table.search or {}).get("trials", 1) if row.ranges else 0
-    return trials * row.table.folds + len(row.table.seeds)
-
-
 def plan_of(rows):
     """What is to be done, in a sentence."""
     table, count = rows[0].table, sum(map(trainings, rows))
@@ -119,69 +105,6 @@ def plan_of(rows):
     text += f": {count} trainings, {sum(map(done, rows))} of them done"
     others = sum(row.others() for row in rows)
     return text + (f"; {others} of other settings are kept, and left out" if others else "")
-
-
-def done(row):
-    """How many trainings are done."""
-    lines = row.lines()
-    return len({(line["trial"], line["fold"], line["seed"]) for line in lines})
-
-
-def run(rows, jobs):
-    """Runs the rows, so many at once; returns a sentence for each that failed."""
-    os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
-    spawned = multiprocessing.get_context("spawn")
-    began, before = time.monotonic(), sum(map(done, rows))
-    bar = tqdm(desc="Trainings", total=sum(map(trainings, rows)), initial=before, disable=None)
-    estimated, failures = False, []
-    with ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),)) as workers, bar:
-        try:
-            futures = {workers.submit(run_row, row) for row in rows}
-            while futures:
-                ended, futures = wait(futures, timeout=POLL)
-                bar.update(sum(map(done, rows)) - bar.n)
-                if not estimated and bar.n > before:
-                    estimated = True
-                    each = (time.monotonic() - began) / (bar.n - before)
-                    left = bar.total - bar.n
-                    bar.write(f"About {each * left / 3600:.2g} hours for {left} more trainings")
-                failures += [str(future.exception()) for future in ended if future.exception()]
-        except BaseException:
-            workers.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
-    return failures
-
-
-def _end_with(parent):
-    """Ends this process soon after its parent."""
-
-    def watch():
-        while os.getppid() == parent:
-            time.sleep(POLL)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def run_row(row):
-    """Does what is missing of a row.
-
-    Raises:
-        RuntimeError: If it cannot be done; names the row.
-    """
-    with row.log() as path:
-        try:
-            import_tensorflow()
-            setting = best_setting(row)
-            for seed in row.table.seeds:
-                row.trained(setting, seed)
-        except (Exception, SystemExit) as error:
-            if isinstance(error, SystemExit):
-                sys.stderr.flush()
-                error = path.read_text("utf-8", errors="replace").strip().splitlines()[-1]
-            raise RuntimeError(f"row {row.name!r}: {error} (see {path})") from None
 
 
 if __name__ == "__main__":

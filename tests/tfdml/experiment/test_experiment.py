@@ -13,7 +13,7 @@ from full_disk import files_of_at_most
 
 import pipelines
 from tfdml.evaluation.comparison import save_queries
-from tfdml.experiments import trainings
+from tfdml.experiment import trainings
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.run_images import load_images
 

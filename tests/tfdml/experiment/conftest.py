@@ -5,7 +5,8 @@ import concurrent.futures
 import programs
 import pytest
 
-from tfdml import experiment
+from tfdml.experiment import running
+from tfdml.experiment.__main__ import main
 
 TABLE = """\
 settings: {dataset: digits, classes_per_batch: 2, embedding_dim: 4, steps: 4, checkpoint_every: 2}
@@ -50,10 +51,10 @@ def run(table, monkeypatch):
     """Runs the table in a folder."""
     pytest.importorskip("optuna")
     monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", "1")  # it sets another
-    monkeypatch.setattr(experiment, "ProcessPoolExecutor", Here)
-    monkeypatch.setattr(experiment, "POLL", 0.01)
+    monkeypatch.setattr(running, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(running, "POLL", 0.01)
 
     def start(*arguments, cwd=None):
-        return programs.run(experiment.main, table, *arguments, cwd=cwd or table.parent)
+        return programs.run(main, table, *arguments, cwd=cwd or table.parent)
 
     return start

@@ -7,7 +7,7 @@ import lazy_loader
 import numpy as np
 
 from tfdml.checks import check, check_options, check_type
-from tfdml.experiments.trainings import digest
+from tfdml.experiment.trainings import digest
 
 optuna: Any = lazy_loader.load("optuna")  # an optional dependency
 RANDOM_TRIALS = 4  # before the sampler models what it has seen

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tfdml.scale.image_list import Listing, list_images
+from tfdml.scale.listed_images import Listing, list_images
 from tfdml.scale.storage import fetch
 
 IN_PHOTOS = ["0.png", "a/1.png", "a/2 [x].png", "a/bad.png", "b/1.png", "b/2.jpg", "b/deep/3.png"]

@@ -7,7 +7,7 @@ import re
 import textwrap
 
 from tfdml.checks import check
-from tfdml.experiments import results
+from tfdml.experiment import results
 from tfdml.files import read_text
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.table import read_table

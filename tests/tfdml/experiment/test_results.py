@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import false_discovery_control
 
-from tfdml.experiments import results
+from tfdml.experiment import results
 from tfdml.runs.table import Table
 
 KEYS = {"trial": "", "fold": "", "seed": 0, "setting": "{}", "digest": "0", "classes": "test"}
