@@ -24,6 +24,7 @@ def check_files(recipe, starts=True):
 
     A network that `starts` is not loaded from the run's own checkpoint.
     """
+    check_loss(recipe.loss, recipe.loss_options)
     if recipe.init_from and starts:
         check_start(recipe)
     if recipe.dataset == "folder" and recipe.data_dir is not None:
@@ -38,7 +39,6 @@ def check_files(recipe, starts=True):
         if starts:
             _check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
-    check_loss(recipe.loss, recipe.loss_options)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = SAMPLER_OPTIONS.get(recipe.sampler, ())
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)

@@ -33,7 +33,7 @@ def trained_with_pddm(tmp_path_factory):
     """A folder in which a run that learns a similarity has finished, on a quarter of the digits."""
     folder = tmp_path_factory.mktemp("pddm")
     options = ["--embedding_dim", "8", "--steps", "20", "--learning_rate", "1e-2"]
-    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_class"]
+    options += ["--loss", "pddm", "--loss_options.num_quadruplets", "per_positive_pair"]
     with few_digits():
         run("--run", "small", *SMALL, *options, cwd=folder)
     return folder
