@@ -35,12 +35,6 @@ class ArcFaceLoss(MarginSoftmaxLoss):
         code.
         Deng et al. Sub-center ArcFace. ECCV 2020: the centers.
         Differs: the gradient is that of the formula; the proxies start at the centred class means.
-
-    Example:
-        >>> loss = ArcFaceLoss(num_classes=2, scale=1.0, initializer="identity")
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8]])
-        >>> print(round(float(loss(np.array([0, 1, 0]), rows)), 4))
-        0.59
     """
 
     def __init__(

@@ -70,8 +70,6 @@ class ContrastiveLoss(PairLoss):
         losses = ops.where(batch.positives, distances, pushes)
         pairs = batch.positives | batch.negatives
         if self.pairs == "halves":
-            expectation = "`pairs` must be 'all' against other rows: 'halves' are those of a batch"
-            check(batch.others is None, expectation, pairs=self.pairs)
             pairs = pairs & _halves(batch.labels)
         if self.average_over == "pairs":
             return pairwise.masked_mean(losses, pairs)

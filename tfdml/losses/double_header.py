@@ -100,12 +100,6 @@ class DoubleHeaderHingeLoss(LearnedLoss):
         negatives are random ones, and the hardest by distance alone may pull all rows together; a
         mean of near ones does neither. `tfdml.losses.get("pddm", preset="published")` has the
         paper's options. It does not say how scores are scaled to [0, 1]; `"minmax"` is our reading.
-
-    Example:
-        >>> loss = DoubleHeaderHingeLoss(similarity=None)
-        >>> rows = np.array([[1., 0.], [0., 1.], [0.6, 0.8], [0.8, 0.6]])
-        >>> print(round(float(loss(np.array([0, 0, 1, 1]), rows)), 4))
-        0.977
     """
 
     def __init__(

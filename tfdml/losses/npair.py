@@ -42,8 +42,6 @@ class NPairLoss(PairLoss):
     def call(self, batch):
         positives, negatives = batch.positives, batch.negatives
         if self.pairs != "all":
-            expectation = "`pairs` must be 'all' against other rows: the others are of a batch"
-            check(batch.others is None, expectation, pairs=self.pairs)
             batch, positives, negatives = self._selected_pairs(batch)
         similarities = self.scale * batch.cosines
         push = pairwise.masked_logsumexp(similarities, negatives, axis=1)[:, None]

@@ -33,12 +33,6 @@ class SupConLoss(PairLoss):
         Barbano et al. Unbiased supervised contrastive learning. ICLR 2023: the margin (ε-SupCon).
         Differs: a mean over the anchors, where eq. 2 prints a sum; without the factor
         temperature / 0.07 of the code of both; larger than ε-SupCon by the margin, a constant.
-
-    Example:
-        >>> loss = SupConLoss(temperature=1.0)
-        >>> rows = np.array([[1., 0.], [0., 1.], [1., 0.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        1.0032
     """
 
     traits = Traits(takes_label_sets=True)

@@ -34,12 +34,6 @@ class TripletLoss(PairLoss):
         Schroff, Kalenichenko, Philbin. FaceNet. CVPR 2015, eq. 3 ("all", "semihard").
         Hermans, Beyer, Leibe. In defense of the triplet loss. 2017, eq. 5 ("hard").
         Differs: averages, where FaceNet prints a sum; `average_over="sum"` gives the sum.
-
-    Example:
-        >>> loss = TripletLoss(margin=0.2)
-        >>> rows = np.array([[1., 0.], [0., 1.], [0., 1.]])
-        >>> print(round(float(loss(np.array([0, 0, 1]), rows)), 4))
-        1.2
     """
 
     def __init__(

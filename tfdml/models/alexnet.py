@@ -16,7 +16,7 @@ def alexnet(inputs, weights=None, levels=1):
         inputs: (batch, height, width, channels) floats in [0, 255], of 39 × 39 pixels or more.
         weights: None, or the path of an .npz file as `tools/convert_alexnet.py` writes it:
             `conv1/kernel`, `conv1/bias` to `fc7/bias`. They require images of 227 × 227 pixels.
-        levels: Must be 1.
+        levels: 1, as it has no early exits.
 
     Returns:
         A list of one (batch, 4096) tensor of floats, after ReLU and, in training, dropout of 0.5.
@@ -26,7 +26,6 @@ def alexnet(inputs, weights=None, levels=1):
         networks. NIPS 2012.
         Differs: pools before normalisation, as CaffeNet does; He initialisation of random weights.
     """
-    check(levels == 1, "`alexnet` has no early exits: `levels` must be 1", levels=levels)
     check_side(inputs, 39, "AlexNet")
     size = tuple(inputs.shape[1:3])
     fits = weights in (None, "imagenet") or size == (227, 227)

@@ -16,14 +16,7 @@ BACKBONES = {
 }
 
 # Those that end in global average pooling.
-POOLED = (
-    "convnext_tiny",
-    "efficientnet_b0",
-    "googlenet",
-    "inception_v3",
-    "mobilenet_v2",
-    "resnet50",
-)
+POOLED = tuple(name for name in BACKBONES if name not in ("alexnet", "small_cnn"))
 POOLINGS = ("average", "average+max")
 
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory

@@ -3,7 +3,7 @@ import re
 import keras
 from keras import layers
 
-from tfdml.checks import check_integer, check_one_of
+from tfdml.checks import check_one_of
 from tfdml.layers import LocalResponseNormalization
 from tfdml.models import caffe
 from tfdml.models.caffe import check_side, conv, exit_features, max_pool, read_weights
@@ -45,18 +45,15 @@ def googlenet(inputs, weights=None, levels=1):
         of the maps, `pool5`.
 
     Raises:
-        TypeError: If `levels` is not an integer.
         FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
-        ValueError: If `levels` or the size of the images is out of range, if weights are given for
-            images without 3 channels, or if the file does not fit this network.
+        ValueError: If the images are too small or, with weights, not of 3 channels, or if the file
+            does not fit this network.
 
     Source:
         Szegedy et al. Going deeper with convolutions. CVPR 2015; the BVLC model of Caffe.
         Differs: He initialisation with zero biases instead of Xavier with 0.2; no dropout, which is
         left to the caller.
     """
-    check_integer(levels=levels)
-    check_one_of((1, 2, 3), levels=levels)
     check_side(inputs, 31, "GoogLeNet")
     arrays = read_weights(inputs, weights, "googlenet")
     variant = str(arrays.pop("variant", "bvlc"))

@@ -50,6 +50,15 @@ def test_keeps_numpy_scalars_as_plain_numbers_and_is_rebuilt_from_its_config(lay
     assert type(layer).from_config(config).get_config() == config
 
 
+@pytest.mark.parametrize("name", ["ClassProxies", "DensityTargets", "EmbeddingMemory"])
+def test_computes_in_float32_under_any_policy(name):
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        assert getattr(layers, name)(4).dtype_policy.name == "float32"
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -102,3 +111,17 @@ def test_rejects_wrong_options(layer, options, error):
     [(name, value), *_] = options.items()
     with pytest.raises(error, match=re.escape(f"`{name}`") + f".*Received: {name}={value!r}"):
         getattr(layers, layer)(**options)
+
+
+def test_density_targets_are_those_of_each_class():
+    layer = layers.DensityTargets(3, start=0.25)
+    assert ops.convert_to_numpy(layer(np.array([2, 0]))).tolist() == [0.25, 0.25]
+    layer.targets.assign([1.0, 2.0, 3.0])
+    found = ops.convert_to_numpy(layer(np.array([2, 0, 3, -1])))
+    np.testing.assert_array_equal(found, [3, 1, np.nan, np.nan])
+
+
+def test_every_row_of_the_last_axis_has_unit_length(rng):
+    rows = rng.normal(size=(2, 3, 4)).astype("float32")
+    expected = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    np.testing.assert_allclose(ops.convert_to_numpy(layers.UnitLength()(rows)), expected, atol=1e-6)

@@ -14,28 +14,6 @@ def array(tensor):
     return ops.convert_to_numpy(tensor)
 
 
-@pytest.mark.parametrize("use_position", [True, False])
-def test_follows_its_formula(use_position, rng):
-    a, b = rng.normal(size=(2, 7, 5))
-    layer = PDDM(units=4, use_position=use_position, seed=0, dtype="float64")
-    scores = array(layer(a, b))
-    weights = {v.path.split("/")[-1]: array(v) for v in layer.weights}
-    assert len(weights) == (8 if use_position else 6)
-    for name in [name for name in weights if name.endswith("bias")]:
-        weights[name] = rng.normal(size=weights[name].shape)
-        next(v for v in layer.weights if v.path.endswith(name)).assign(weights[name])
-    scores = array(layer(a, b))
-    for x, y, score in zip(a, b, scores, strict=True):
-        u = np.abs(x - y) @ weights["difference_kernel"] + weights["difference_bias"]
-        joined = [np.maximum(u, 0) / np.linalg.norm(np.maximum(u, 0))]
-        if use_position:
-            v = (x + y) / 2 @ weights["position_kernel"] + weights["position_bias"]
-            joined.append(np.maximum(v, 0) / np.linalg.norm(np.maximum(v, 0)))
-        c = np.concatenate(joined) @ weights["combination_kernel"] + weights["combination_bias"]
-        expected = np.maximum(c, 0) @ weights["score_kernel"] + weights["score_bias"]
-        np.testing.assert_allclose(score, expected[0], rtol=1e-9)
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_is_symmetric(training, rng):
     a, b = rng.normal(size=(2, 6, 5)).astype("float32")

@@ -93,10 +93,8 @@ def of_case(name, options, dim):
     return differentiable(losses.get(name, **json.loads(options)), dim)
 
 
-def float32_forms(name, options, dim, num_labels=None):
+def float32_forms(name, options, dim):
     """Functions of labels and float32 rows to the value: those of any batch size, those of one.
-
-    With `num_labels`, of several labels a row.
 
     On TensorFlow eager, a graph, and a graph with XLA; on JAX `of_case`; on PyTorch eager.
     """
@@ -108,8 +106,7 @@ def float32_forms(name, options, dim, num_labels=None):
         return [loss], []
     import tensorflow as tf
 
-    labels = [None] if num_labels is None else [None, num_labels]
-    signature = [tf.TensorSpec(labels, tf.int64), tf.TensorSpec([None, dim])]
+    signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, dim])]
     graph = tf.function(loss.__call__, input_signature=signature, autograph=False)
     # XLA compiles the same trace.
     xla = tf.function(graph, input_signature=signature, autograph=False, jit_compile=True)

@@ -1,12 +1,9 @@
 import keras
 import numpy as np
-import oracles
 import pytest
-from backend import value_and_gradient
 from keras import ops
 
 from tfdml import losses
-from tfdml.layers import DensityTargets
 
 
 @pytest.mark.skipif(
@@ -20,47 +17,6 @@ def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
         value = regularizer(np.array([4, 1, 1, 4, 2, 1]), rng.normal(size=(6, 3)))
     gradient = tape.gradient(value, regularizer.layer.targets.value)
     assert (np.flatnonzero(tf.convert_to_tensor(gradient)) == [1, 4]).all()
-
-
-def test_rows_alone_in_their_class_count_nothing(rng):
-    regularizer = losses.get_regularizer("density", initial_density=[0.2] * 9)
-    x = rng.random((7, 3))
-    pairs = float(regularizer(np.array([0, 0, 1, 1, 1]), x[:5]))
-    assert float(regularizer(np.array([0, 0, 1, 1, 1, 7, 8]), x)) == pytest.approx(pairs, rel=1e-6)
-
-
-@pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
-def test_the_correlation_is_zero_only_for_targets_in_proportion(eta, rng):
-    density, labels = rng.uniform(0.1, 0.9, 4), np.repeat(np.arange(4), 3)
-    x = rng.normal(size=(12, 5))
-    values = []
-    for correlation in (True, False):
-        regularizer = losses.get_regularizer(
-            "density", initial_density=density, eta=eta, correlation=correlation
-        )
-        regularizer.layer = DensityTargets(4, dtype="float64")
-        regularizer.layer.build()
-        for targets in (1.7 * density**eta, 1.7 * density**eta + [0, 0, 0, 0.1]):
-            regularizer.layer.targets.assign(targets)
-            values.append(float(regularizer(labels, x)))
-    proportional, other, alone, other_alone = values
-    assert proportional == pytest.approx(alone, abs=1e-12)
-    assert other > other_alone + 1e-4
-
-
-def test_at_its_best_targets_it_rewards_density_linearly(rng):
-    labels, x = np.repeat(np.arange(3), 4), oracles.unit(rng.normal(size=(12, 5)))
-    regularizer = losses.get_regularizer("density", num_classes=3, correlation=False)
-    regularizer.layer = DensityTargets(3, dtype="float64")
-    regularizer.layer.build()
-    means = x.reshape(3, 4, 5).mean(axis=1).repeat(4, axis=0)
-    densities = np.square(x - means).sum(axis=1).reshape(3, 4).mean(axis=1)
-    regularizer.layer.targets.assign(densities + 0.5)
-    value, gradient = value_and_gradient(regularizer, labels, x)
-    assert value == pytest.approx(-densities.mean() - 0.25)
-    raw = -2 / 12 * (x - means)  # of - mean of D, before the rows are held to unit length
-    tangent = raw - np.sum(raw * x, axis=1, keepdims=True) * x
-    np.testing.assert_allclose(gradient, tangent, atol=1e-12)
 
 
 def test_rejects_what_is_not_known_of_the_classes(rng):
@@ -89,24 +45,6 @@ def test_rejects_what_is_not_known_of_the_classes(rng):
             loss(tensor, x)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int64"])
-def test_labels_may_be_tensors_of_any_integers(dtype, rng):
-    loss, x = losses.get("density", initial_density=[0.1, 0.2, 0.3]), rng.normal(size=(4, 3))
-    labels = np.array([0, 0, 2, 2], dtype)
-    assert float(loss(ops.convert_to_tensor(labels), x)) == float(loss(labels, x))
-
-
-def test_a_density_inside_a_regularized_loss_finds_its_classes(rng):
-    base = {"name": "density", "base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4, 0.5]}
-    loss = losses.get("regularized", base=base, regularizer="gor")
-    loss.base.layer.build()
-    loss.base.layer.targets.assign([0.0, 0.0, 0.0, 0.5, 1.0])
-    labels, x = np.array([3, 3, 4, 4], "int32"), rng.normal(size=(4, 3))
-    assert float(loss(labels, x)) == float(loss(ops.convert_to_tensor(labels), x))
-    with pytest.raises(ValueError, match=r"`labels`.*Received: labels=4 to 5$"):
-        loss(labels + 1, x)
-
-
 def test_rejects_a_second_density():
     base = {"name": "density", "initial_density": [0.1, 0.2]}
     for name, options in (
@@ -115,19 +53,6 @@ def test_rejects_a_second_density():
     ):
         with pytest.raises(ValueError, match=r"`base` and `regularizer`.*Received: layers="):
             losses.get(name, base=base, **options)
-
-
-def test_targets_stay_float32_under_mixed_precision(rng):
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        layer = losses.get_regularizer("density", num_classes=2).layer
-    finally:
-        keras.config.set_dtype_policy("float32")
-    layer.build()
-    layer.targets.assign([0.5037, 0.5038])
-    found = layer(np.array([0, 1]))
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    np.testing.assert_allclose(ops.convert_to_numpy(found), [0.5037, 0.5038], rtol=1e-6)
 
 
 def test_a_base_may_learn_too(rng):
@@ -147,13 +72,3 @@ def test_a_base_may_learn_too(rng):
     scores = [part.similarity(x, x[::-1].copy()) for part in (loss, loss.base)]
     np.testing.assert_array_equal(*map(ops.convert_to_numpy, scores))
     assert not losses.get("density").traits.learns_similarity
-
-
-def test_the_layer_of_two_losses_is_that_of_the_regularizer_or_of_the_base():
-    base = {"name": "pddm", "similarity": {"units": 4}}
-    of_base = losses.RegularizedLoss(base=base, regularizer="gor")
-    assert of_base.layer is of_base.base.layer is not None
-    both = losses.get("density", base=base, num_classes=2)
-    assert both.layer is both.regularizer.layer
-    assert both.layers == [both.base.layer, both.regularizer.layer]
-    assert losses.get("regularized", base="triplet", regularizer="gor").layer is None

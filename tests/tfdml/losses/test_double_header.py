@@ -5,8 +5,6 @@ import pytest
 from tfdml import losses
 from tfdml.layers import PDDM
 
-SEEDED = {"seed": 3, "units": 8}
-
 
 def scored_pairs(loss, batch, dim, monkeypatch):
     """The number of pairs that each call of the layer's score saw in one value of the loss."""
@@ -52,21 +50,6 @@ def test_a_score_with_a_bias_starts_aware_of_distances(rng):
         layer = PDDM(seed=3, use_position=False, difference_bias=bias)
         near, far = (float(layer(row, row + length * step)[0]) for length in (0.1, 1.0))
         assert (abs(far - near) > 1e-3) == aware
-
-
-def test_dropout_is_in_the_training_loss_alone(rng):
-    labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 16)).astype("float32")
-    loss = losses.get("pddm", similarity={**SEEDED, "dropout": 0.5})
-    still = float(loss(labels, x))
-    assert float(loss(labels, x)) == still
-    drawn = {float(loss(labels, x, training=True)) for _ in range(4)}
-    assert len(drawn | {still}) == 5
-
-
-def test_options_change_the_published_ones():
-    loss = losses.get("lmdm", preset="published", similarity={"units": 4}, alpha=0.3)
-    assert (loss.alpha, loss.beta) == (0.3, 1.0)
-    assert (loss.layer.units, loss.layer.dropout, loss.layer.use_position) == (4, 0.5, False)
 
 
 def test_a_dict_adds_to_what_the_name_stands_for():

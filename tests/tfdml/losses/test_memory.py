@@ -40,15 +40,6 @@ def test_it_holds_the_last_rows_in_a_ring(rng):
     np.testing.assert_array_equal(labels, np.tile(LABELS, 4)[[10, 11, 12, 13, 14, 15, 6, 7, 8, 9]])
 
 
-def test_it_is_written_in_training_only(rng):
-    loss = memory()
-    loss(LABELS, rng.normal(size=(4, 3)), training=True)
-    before = held(loss)
-    loss(LABELS, rng.normal(size=(4, 3)))
-    for one, other in zip(before, held(loss), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("base", ["contrastive", "lifted", "triplet", "npair", "multi_similarity"])
 def test_a_memory_of_one_batch_adds_the_loss_of_the_batch(base, rng):
     """Its references are the batch itself, and no row is paired with itself."""
@@ -60,17 +51,24 @@ def test_a_memory_of_one_batch_adds_the_loss_of_the_batch(base, rng):
     np.testing.assert_allclose(value, 2 * expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("offset", [0, 100])
+def test_it_is_written_and_read_in_training_only(offset, rng):
+    """Classes of validation images have ids of their own, which may be those of others."""
+    loss, x = memory(), rng.normal(size=(2, 4, 3))
+    loss(LABELS, x[0], training=True)
+    before = held(loss)
+    expected = float(losses.get("contrastive")(LABELS + offset, x[1]))
+    assert float(loss(LABELS + offset, x[1])) == expected
+    for one, other in zip(before, held(loss), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_rows_that_were_never_written_pair_with_none(rng):
     x = rng.normal(size=(4, 3)).astype("float32")
-    values = [float(memory(size=size)(LABELS, x, training=True)) for size in (4, 500)]
+    small, large = memory(size=4), memory(size=500)
+    values = [float(loss(LABELS, x, training=True)) for loss in (small, large)]
     np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
-    assert (held(memory_after(x))[1][4:] == NOBODY).all()
-
-
-def memory_after(x):
-    loss = memory()
-    loss(LABELS, x, training=True)
-    return loss
+    assert (held(large)[1][4:] == NOBODY).all()
 
 
 def test_it_waits_for_the_start(rng):
@@ -102,15 +100,6 @@ def test_no_gradient_flows_into_the_memory(rng):
     difference = against_what_is_held(x[0] + step) - against_what_is_held(x[0] - step)
     np.testing.assert_allclose((gradient * x[1]).sum(), difference / 2e-5, rtol=1e-4)
     assert value > float(base(LABELS, x[0]))
-
-
-@pytest.mark.parametrize("offset", [0, 100])
-def test_it_is_read_in_training_only(offset, rng):
-    """Classes of validation images have ids of their own, which may be those of others."""
-    loss, x = memory(base="contrastive"), rng.normal(size=(2, 4, 3))
-    loss(LABELS, x[0], training=True)
-    expected = float(losses.get("contrastive")(LABELS + offset, x[1]))
-    assert float(loss(LABELS + offset, x[1])) == expected
 
 
 def test_labels_of_batches_are_compared_as_they_are(rng):
@@ -159,28 +148,3 @@ def test_a_memory_inside_another_loss_keeps_the_ids(rng):
     assert held(inner)[1].tolist() == [7, 7, 8, 8] * 2
     with pytest.raises(ValueError, match="`base` must not learn a similarity or keep a memory"):
         losses.get("matryoshka", base=inner, dims=(3, 2))
-
-
-def test_a_saved_model_goes_on_with_its_memory(rng, tmp_path):
-    import tfdml
-
-    def model():
-        keras.utils.set_random_seed(0)
-        embedder = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
-        built = tfdml.EmbeddingModel(embedder)
-        built.compile("adam", memory(size=24, start_step=1), run_eagerly=True)
-        return built
-
-    x, labels = rng.normal(size=(3, 8, 5)).astype("float32"), np.repeat(np.arange(4), 2)
-    whole, halves = model(), model()
-    for batch in x:
-        whole.train_on_batch(batch, labels)
-    for batch in x[:2]:
-        halves.train_on_batch(batch, labels)
-    halves.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    restored.train_on_batch(x[2], labels)
-    kernel, found = whole.embedder.get_weights()[0], restored.embedder.get_weights()[0]
-    np.testing.assert_allclose(found, kernel, rtol=1e-6)
-    for one, other in zip(held(whole.loss), held(restored.loss), strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -76,18 +76,3 @@ def test_contrastive_counts_a_pair_of_two_anchors_once_and_others_too(average_ov
                 total += squared if labels[i] == classes[j] else max(0, 1 - squared)
     expected = total / 3 if average_over == "batch" else total
     np.testing.assert_allclose(value, expected, rtol=DOUBLE)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("contrastive", {"pairs": "halves"}),
-        ("npair", {"pairs": "first"}),
-        ("npair", {"pairs": "disjoint"}),
-    ],
-)
-def test_pairs_that_only_a_batch_has_are_rejected(name, options, rng):
-    x = rng.normal(size=(4, 3))
-    labels = np.array([0, 0, 1, 1])
-    with pytest.raises(ValueError, match=r"`pairs` must be 'all'.*Received: pairs="):
-        against(losses.get(name, **options), x, labels, x + 1, labels, np.full(4, -1))

@@ -85,21 +85,6 @@ def test_the_denominator_grows_with_the_rate(batch):
     np.testing.assert_allclose(values[2], float(sampled(0.4)(batch[1], rows)), rtol=1e-5)
 
 
-def test_a_resumed_run_draws_the_same_classes(batch, tmp_path):
-    whole, halves = (
-        build(sampled(0.5), optimizers.Adam(0.01)),
-        build(sampled(0.5), optimizers.Adam(0.01)),
-    )
-    for _ in range(3):
-        whole.train_on_batch(*batch)
-    for _ in range(2):
-        halves.train_on_batch(*batch)
-    halves.save(tmp_path / "model.keras")
-    resumed = keras.models.load_model(tmp_path / "model.keras")
-    resumed.train_on_batch(*batch)
-    np.testing.assert_allclose(resumed.loss.layer.proxies, whole.loss.layer.proxies, atol=1e-6)
-
-
 def test_what_cannot_be_sampled_is_rejected(batch):
     of_run = {"rows": 20, "width": 8, "steps": 9}
     sampled(0.3).check_run(classes=15, **of_run)

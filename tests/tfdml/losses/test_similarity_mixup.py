@@ -67,17 +67,6 @@ def test_equals_a_loop_over_rows_and_virtual_rows(layout, rank_self, rng):
     np.testing.assert_allclose((gradient * move).sum(), difference / 2, rtol=1e-5, atol=1e-13)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_of_0_or_1_repeats_rows(share, rng):
-    labels, x = np.array([0, 0, 1, 1, 2]), rng.normal(size=(5, 4))
-    repeated = [1, 3] if share == 0 else [0, 2]
-    order = [*range(5), *repeated]
-    plain = losses.get("recall_at_k", **OPTIONS)
-    expected = oracles.value(plain, labels[order], x[order])
-    value = float(in_training(np.full(9, share))(labels, x))
-    np.testing.assert_allclose(value, expected, rtol=DOUBLE)
-
-
 def test_places_that_no_pair_uses_change_nothing(rng):
     labels, x, shares = np.array(LAYOUTS["uneven"]), rng.normal(size=(8, 5)), rng.uniform(size=99)
     values = [float(in_training(shares, mix)(labels, x)) for mix in (3, 4, 9, 20)]
@@ -103,32 +92,3 @@ def test_rows_are_mixed_in_training_only_and_anew_each_time(rng):
     assert float(other(labels, x, training=True)) != first
     config = keras.losses.serialize(mixed)
     assert float(keras.losses.deserialize(config)(labels, x, training=True)) == first
-
-
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="trains by TensorFlow")
-@pytest.mark.parametrize("inside", [None, "memory"])
-def test_a_resumed_run_draws_the_same_shares(inside, rng, tmp_path):
-    import tfdml
-
-    def model():
-        keras.utils.set_random_seed(0)
-        built = tfdml.EmbeddingModel(keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)]))
-        loss = {"name": "recall_at_k", "mix": 2, **OPTIONS}
-        loss = {"name": "memory", "base": loss, "size": 8} if inside else loss
-        built.compile("adam", loss, run_eagerly=True)
-        return built
-
-    x, labels = rng.normal(size=(8, 6)).astype("float32"), np.repeat([0, 1, 2, 3], 2)
-    whole, halves = model(), model()
-    for _ in range(3):
-        whole.train_on_batch(x, labels)
-    for _ in range(2):
-        halves.train_on_batch(x, labels)
-    halves.save(tmp_path / "model.keras")
-    resumed = keras.models.load_model(tmp_path / "model.keras")
-    halves.loss.layers[0].load_own_variables({"state": np.array([9, 9], "uint32")})
-    resumed.train_on_batch(x, labels)
-    halves.train_on_batch(x, labels)
-    kernel, same, other = (model.embedder.get_weights()[0] for model in (whole, resumed, halves))
-    np.testing.assert_allclose(same, kernel, atol=1e-6)
-    assert np.abs(other - kernel).max() > 1e-5

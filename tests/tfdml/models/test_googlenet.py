@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from PIL import Image
 
 from tfdml.models.caffe import max_pool
 from tfdml.models.googlenet import googlenet, load_arrays
@@ -76,62 +77,20 @@ def test_max_pooling_reaches_over_the_border_as_in_caffe(size, sides, rng):
     )
 
 
-@pytest.mark.parametrize("side", [63, pytest.param(64, marks=pytest.mark.slow)])
-def test_equals_caffe_layer_by_layer(side, arrays, path, rng):
-    """Every layer, of what the layer before it gave."""
-    images = rng.uniform(0, 255, (2, side, side, 3)).astype("float32")
-    model = model_of(side, weights=path)
-    inner = keras.Model(
-        model.input, {layer.name: layer.output for layer in model.layers if "__" in layer.name}
-    )
-    maps = {
-        name.replace("__", "/"): ops.convert_to_numpy(value).transpose(0, 3, 1, 2)
-        for name, value in inner(images).items()
-    }
-    layers = caffe_layers(arrays)
-
-    def convolution(x, name, **options):
-        return caffe_oracle.relu(caffe_oracle.convolution(x, *layers[name], **options))
-
-    def pool(x):
-        return caffe_oracle.max_pool(x, 3, 2)
-
-    norm = caffe_oracle.normalization
-    colours = caffe_oracle.colours(images)
-    expected = {
-        "conv1/7x7_s2": convolution(colours, "conv1/7x7_s2", stride=2, pad=3),
-        "pool1/3x3_s2": pool(maps["conv1/7x7_s2"]),
-        "pool1/norm1": norm(maps["pool1/3x3_s2"]),
-        "conv2/3x3_reduce": convolution(maps["pool1/norm1"], "conv2/3x3_reduce"),
-        "conv2/3x3": convolution(maps["conv2/3x3_reduce"], "conv2/3x3", pad=1),
-        "conv2/norm2": norm(maps["conv2/3x3"]),
-        "pool2/3x3_s2": pool(maps["conv2/norm2"]),
-        "pool3/3x3_s2": pool(maps["inception_3b/output"]),
-        "pool4/3x3_s2": pool(maps["inception_4e/output"]),
-    }
-    last = {"3a": "pool2/3x3_s2", "4a": "pool3/3x3_s2", "5a": "pool4/3x3_s2"}
-    before = None
-    for module in caffe_oracle.MODULES:
-        below = maps[last.get(module, before)]
-        before = f"inception_{module}/output"
-        expected[before] = caffe_oracle.inception(below, layers, f"inception_{module}")
-    for name, values in expected.items():
+@pytest.mark.parametrize(
+    ("side", "levels"),
+    [(63, 1), *(pytest.param(224, levels, marks=pytest.mark.slow) for levels in (2, 3))],
+)
+def test_equals_caffe(side, levels, arrays, path, rng):
+    images, layers = rng.uniform(0, 255, (2, side, side, 3)).astype("float32"), caffe_layers(arrays)
+    if levels == 1:
+        layers = {name: layer for name, layer in layers.items() if not name.startswith("loss")}
+    expected = list(caffe_oracle.googlenet(images, layers).values())[-levels:]
+    outputs = keras.tree.flatten(model_of(side, weights=path, levels=levels)(images))
+    for output, values in zip(outputs, expected, strict=True):
+        assert output.shape == (2, 1024)
         scale = np.abs(values).max()
-        np.testing.assert_allclose(maps[name], values, atol=1e-5 * scale, err_msg=name)
-
-
-@pytest.mark.slow
-def test_the_exits_are_those_of_caffe(arrays, path, rng):
-    images = rng.uniform(0, 255, (1, 224, 224, 3)).astype("float32")
-    expected = caffe_oracle.googlenet(images, caffe_layers(arrays))
-    for levels, names in ((3, ["loss1", "loss2", "pool5"]), (2, ["loss2", "pool5"])):
-        outputs = model_of(224, weights=path, levels=levels)(images)
-        for name, output in zip(names, outputs, strict=True):
-            assert output.shape == (1, 1024)
-            scale = np.abs(expected[name]).max()
-            np.testing.assert_allclose(
-                ops.convert_to_numpy(output), expected[name], atol=1e-4 * scale
-            )
+        np.testing.assert_allclose(ops.convert_to_numpy(output), values, atol=1e-4 * scale)
 
 
 def test_exits_that_the_file_does_not_hold_stay_random(arrays, tmp_path):
@@ -150,28 +109,6 @@ def test_an_exit_whose_maps_do_not_fit_has_its_convolution_loaded_alone(arrays, 
     loaded = arrays_of(model_of(96, weights=path, levels=2))
     np.testing.assert_array_equal(loaded["loss2__conv/kernel"], arrays["loss2__conv/kernel"])
     assert loaded["loss2__fc/kernel"].shape != arrays["loss2__fc/kernel"].shape
-
-
-@pytest.mark.parametrize(("side", "channels"), [(31, 3), (45, 1)])
-def test_random_weights_take_any_images(side, channels, rng):
-    keras.utils.set_random_seed(0)
-    images = rng.uniform(0, 255, (2, side, side, channels)).astype("float32")
-    for output in model_of(side, channels, levels=3)(images):
-        a, b = ops.convert_to_numpy(output)
-        assert np.isfinite([a, b]).all()
-        assert np.abs(a - b).max() > 0.1
-
-
-def test_stays_near_float32_under_mixed_precision(path, rng):
-    images = rng.uniform(0, 255, (2, 64, 64, 3)).astype("float32")
-    expected = ops.convert_to_numpy(model_of(64, weights=path)(images)[0])
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        features = model_of(64, weights=path)(images)[0]
-    finally:
-        keras.config.set_dtype_policy("float32")
-    features = ops.convert_to_numpy(ops.cast(features, "float32"))
-    assert np.linalg.norm(features - expected) < 0.03 * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(
@@ -237,55 +174,27 @@ def test_says_where_imagenet_weights_are():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"levels": 4}, ValueError, "`levels`.*Received: levels=4"),
-        ({"levels": 2.0}, TypeError, "`levels`.*Received: levels=2.0"),
-        ({"side": 30}, ValueError, r"31 × 31 pixels or more. Received: size=\(30, 30\)"),
+        ({"side": 30}, r"31 × 31 pixels or more. Received: size=\(30, 30\)"),
         (
             {"channels": 1, "weights": "imagenet"},
-            ValueError,
             "pretrained weights require images of 3 channels. Received: weights='imagenet', chan",
         ),
     ],
 )
-def test_rejects_wrong_arguments(options, error, message):
-    with pytest.raises(error, match=message):
+def test_rejects_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
         model_of(**{"side": 64, **options})
 
 
-@pytest.fixture(scope="module")
-def cars(data_folder):
-    """20 images of each of the first ten classes that nobody trains on: side -> images."""
-    from PIL import Image
-
-    folders = sorted((data_folder / "cars196").iterdir())[98:108]
+@pytest.mark.slow
+@pytest.mark.data
+def test_pretrained_features_distinguish_cars(data_folder):
+    folders = sorted((data_folder / "cars196").iterdir())[98:108]  # that nobody trains on
     paths = [path for folder in folders for path in sorted(folder.iterdir())[:20]]
-
-    def load(side, limit=None):
-        images = [Image.open(path).convert("RGB").resize((side, side)) for path in paths[:limit]]
-        return np.stack(images).astype("float32")
-
-    return load
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize("side", [224, 227])
-def test_the_pretrained_network_equals_caffe(side, data_folder, cars):
-    path = data_folder / "weights" / "googlenet_bvlc.npz"
-    with np.load(path) as file:
-        layers = caffe_layers(dict(file))
-    images = cars(side, limit=1)
-    expected = caffe_oracle.googlenet(images, layers)["pool5"]
-    features = ops.convert_to_numpy(model_of(side, weights=path)(images)[0])
-    np.testing.assert_allclose(features, expected[0], rtol=1e-4, atol=1e-4 * expected.max())
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_pretrained_features_distinguish_cars(data_folder, cars):
-    images, labels = cars(128), np.repeat(np.arange(10), 20)
+    images = [Image.open(path).convert("RGB").resize((128, 128)) for path in paths]
+    images, labels = np.stack(images).astype("float32"), np.repeat(np.arange(10), 20)
     keras.utils.set_random_seed(0)
     recalls = []
     for weights in (None, data_folder / "weights" / "googlenet_bvlc.npz"):

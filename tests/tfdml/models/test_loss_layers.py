@@ -26,15 +26,7 @@ def test_l2_decay_spares_proxies(images):
     assert np.abs(kernel - decayed).max() > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("policy", "by_name"),
-    [
-        ("float32", True),
-        ("mixed_float16", False),
-        pytest.param("float32", False, marks=pytest.mark.slow),
-        pytest.param("mixed_float16", True, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("policy", "by_name"), [("float32", True), ("mixed_float16", False)])
 def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
     keras.config.set_dtype_policy(policy)
@@ -157,7 +149,10 @@ DRAWING = {
 }
 
 
-@pytest.mark.parametrize("name", by_default(losses.LOSSES, {"pddm", "memory"}))
+GO_ON = {*DRAWING, "sampled_classes", "weighted_sum"}
+
+
+@pytest.mark.parametrize("name", by_default(losses.LOSSES, GO_ON))
 def test_a_copied_restored_or_recompiled_model_goes_on_as_the_original(name, rng, tmp_path):
     rows, path = rng.normal(size=(3, 16, 6)).astype("float32"), tmp_path / "model.keras"
 

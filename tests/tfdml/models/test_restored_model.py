@@ -61,29 +61,6 @@ def test_weights_of_the_loss_that_an_earlier_version_saved_are_ignored():
         model.compile_from_config(config)
 
 
-def test_trains_saves_and_restores_the_layers_of_a_loss_in_a_loss(images, tmp_path):
-    base = {"name": "pddm", "similarity": {"units": 4, "seed": 0}}
-    loss = losses.get("density", base=base, initial_density=[0.1, 0.2, 0.3, 0.4] * 4)
-    plain = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
-    plain.compile(loss=loss)
-    with pytest.raises(ValueError, match=r"DensityAdaptiveLoss has a layer.* tfdml.EmbeddingModel"):
-        plain.fit(images[:4], np.array([0, 0, 1, 1]), verbose=0)
-    model = build(loss=loss)
-    assert model.loss_layers == [loss.base.layer, loss.layer]
-    before = [np.array(layer.trainable_variables[0]) for layer in model.loss_layers]
-    model.fit(images, LABELS, batch_size=16, epochs=2, verbose=0)
-    for old, layer in zip(before, model.loss_layers, strict=True):
-        assert np.abs(old - np.array(layer.trainable_variables[0])).max() > 0
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(restored.loss.layer.targets, loss.layer.targets)
-    assert restored.loss.regularizer.get_config() == loss.regularizer.get_config()
-    rows = model.embed(images)
-    np.testing.assert_array_equal(
-        restored.similarity(rows[:8], rows[8:]), model.similarity(rows[:8], rows[8:])
-    )
-
-
 @pytest.mark.parametrize(
     "imports", [pytest.param("keras, tfdml", marks=pytest.mark.slow), "tfdml, keras"]
 )
