@@ -78,6 +78,10 @@ class Dropout(keras.layers.Dropout):
         inputs: Floats of any shape.
         training: Whether to drop; else the inputs are returned as they are.
         Returns floats of the same shape.
+
+    Example:
+        >>> print(np.asarray(Dropout(0.5)(np.array([1.0, 2.0]))))
+        [1. 2.]
     """
 
     def save_own_variables(self, store):  # Keras saves no state of generators

@@ -17,6 +17,12 @@ class FusedBatchNormalization(keras.layers.BatchNormalization):
 
     Call:
         As in Keras.
+
+    Example:
+        >>> layer = FusedBatchNormalization(epsilon=0.0)
+        >>> print(np.asarray(layer(np.array([[[[1.0], [3.0]]]]), training=True)))
+        [[[[-1.]
+           [ 1.]]]]
     """
 
     def call(self, inputs, training=None, mask=None):

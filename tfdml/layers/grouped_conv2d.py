@@ -15,6 +15,11 @@ class GroupedConv2D(keras.layers.Conv2D):
     Call:
         inputs: (batch, height, width, channels) floats, or as `data_format` says.
         Returns (batch, height, width, filters) floats, in the same format.
+
+    Example:
+        >>> layer = GroupedConv2D(4, 1, groups=2, kernel_initializer="ones")
+        >>> print(np.asarray(layer(np.array([[[[1.0, 10.0]]]]))))
+        [[[[ 1.  1. 10. 10.]]]]
     """
 
     def convolution_op(self, inputs, kernel):

@@ -166,7 +166,17 @@ class EmbeddingModel(Base):
                 warnings.warn(f"the state of the optimizer is not restored: {error}", stacklevel=2)
 
     def fit(
-        self, x=None, y=None, *args, callbacks=None, validation_data=None, shuffle=None, **kwargs
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        validation_split=0.0,
+        validation_data=None,
+        shuffle=None,
+        **kwargs,
     ):
         """As `keras.Model.fit`; warns once of batches without two images of one class, or of two.
 
@@ -197,18 +207,31 @@ class EmbeddingModel(Base):
             warn_of_unit_range(self.embedder, x)
         if shuffle is None:  # Keras warns of True for datasets that it cannot shuffle
             shuffle = y is not None or getattr(x, "num_batches", None) is not None
-        kwargs |= {"validation_data": validation_data, "shuffle": shuffle}
-        return super().fit(x, y, *args, callbacks=_with_warning(callbacks), **kwargs)
+        callbacks = _with_warning(callbacks)
+        given = (x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data)
+        return super().fit(*given, shuffle, **kwargs)
 
-    def evaluate(self, x=None, y=None, *args, callbacks=None, return_dict=False, **kwargs):
+    def evaluate(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        verbose="auto",
+        sample_weight=None,
+        steps=None,
+        callbacks=None,
+        return_dict=False,
+        **kwargs,
+    ):
         """As `keras.Model.evaluate`; warns of batches without positives or negatives, as `fit`.
 
         The loss is the mean over batches that have both, or a loss other than 0; NaN if none does.
         Images in the order of their classes must be shuffled before.
         """
         self._check_adopted()
-        kwargs |= {"callbacks": _with_warning(callbacks), "return_dict": True}
-        logs = super().evaluate(x, y, *args, **kwargs)
+        callbacks = _with_warning(callbacks)
+        given = (x, y, batch_size, verbose, sample_weight, steps, callbacks)
+        logs = super().evaluate(*given, return_dict=True, **kwargs)
         if ops.equal(self.mean_loss.count, 0):
             logs["loss"] = float("nan")
         return logs if return_dict else self._flatten_metrics_in_order(logs)
