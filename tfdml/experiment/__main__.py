@@ -21,7 +21,7 @@ from tfdml.experiment.tuning import ends
 from tfdml.files import check_writable, write_text
 from tfdml.quiet import keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
-from tfdml.runs.requirements import check_files, check_model
+from tfdml.runs.prepared import check_files, check_model
 from tfdml.runs.table import changes_of, read_table
 
 PLAN = "plan.txt"

@@ -13,7 +13,7 @@ from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.models.replicas import fit_replicas as fit_replicas
 from tfdml.runs.devices import SECONDS_TO_CONNECT
-from tfdml.runs.interrupts import in_main_thread
+from tfdml.runs.watching import in_main_thread
 
 _WATCH = """
 import os, select, sys
