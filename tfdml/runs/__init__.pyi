@@ -1,6 +1,4 @@
 from . import exporting as exporting
-from .checkpoints import load_checkpoint as load_checkpoint
-from .checkpoints import read_model as read_model
 from .compared_runs import compare as compare
 from .exporting import assets_of as assets_of
 from .exporting import export_scored as export_scored
@@ -12,6 +10,8 @@ from .network import check_network as check_network
 from .network import embed_scored as embed_scored
 from .network import images_to_score as images_to_score
 from .network import in_float32 as in_float32
+from .network import load_checkpoint as load_checkpoint
+from .network import read_model as read_model
 from .network import sample_to_embed as sample_to_embed
 from .network import training_batches as training_batches
 from .network import with_loss_options as with_loss_options

@@ -12,8 +12,8 @@ from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.models import first_dims, first_levels, number_of_levels
 from tfdml.models.precision import in_float32
-from tfdml.runs.checkpoints import read_model
 from tfdml.runs.folders import CHECKPOINT
+from tfdml.runs.network import read_model
 from tfdml.runs.scoring.embedded import joined
 from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_images import load_images

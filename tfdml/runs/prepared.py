@@ -34,11 +34,6 @@ from tfdml.runs.recipe import Recipe
 from tfdml.runs.run_images import Images, load_images, preprocessing_of, warn_of_trained
 from tfdml.serving.options import export_options
 
-SAMPLER_OPTIONS = {
-    "groups": ("super_classes", "images_per_class", "evenly"),  # of `pipelines.group_batches`
-    "pairs": ("hard_neighbours", "reshuffle"),  # of `pipelines.pair_batches`
-}
-
 
 def check_files(recipe, starts=True):
     """Checks what needs neither the images nor TensorFlow.
@@ -61,7 +56,9 @@ def check_files(recipe, starts=True):
             _check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
     pipelines.Augmentation().changed(**recipe.augmentation)
-    available = SAMPLER_OPTIONS.get(recipe.sampler, ())
+    sampler = {"groups": pipelines.Groups, "pairs": pipelines.Pairs}.get(recipe.sampler)
+    available = {field.name for field in dataclasses.fields(sampler)} if sampler else set()
+    available -= {"classes_per_batch", "batch_size"}
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
     check_integer(1, super_classes=recipe.super_classes)
     check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))

@@ -1,15 +1,12 @@
 """The images of a recipe, and the batches of every sampler."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from small_runs import completed, small_dataset, write_images
 
-import pipelines
 from tfdml.programs import train
 from tfdml.runs.network import build_model, training_batches
-from tfdml.runs.prepared import SAMPLER_OPTIONS, with_defaults
+from tfdml.runs.prepared import with_defaults
 from tfdml.runs.run_images import load_images
 
 
@@ -105,10 +102,3 @@ def test_a_batch_that_exceeds_the_memory_is_rejected():
     message = "a batch must fit in the memory, .*classes_per_batch=4, images_per_class=100000000"
     with pytest.raises(ValueError, match=message):
         training_batches(completed(**sizes), 0, dataset.train, dataset)
-
-
-@pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
-def test_options_of_samplers_are_those_of_their_batches(sampler):
-    fields = dataclasses.fields({"groups": pipelines.Groups, "pairs": pipelines.Pairs}[sampler])
-    sizes = {"classes_per_batch", "batch_size"}
-    assert {field.name for field in fields} - sizes == set(SAMPLER_OPTIONS[sampler])
