@@ -56,9 +56,10 @@ def check_files(recipe, starts=True):
             _check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
     pipelines.Augmentation().changed(**recipe.augmentation)
-    sampler = {"groups": pipelines.Groups, "pairs": pipelines.Pairs}.get(recipe.sampler)
-    available = {field.name for field in dataclasses.fields(sampler)} if sampler else set()
-    available -= {"classes_per_batch", "batch_size"}
+    available = set()
+    if recipe.sampler in ("groups", "pairs"):
+        kind = pipelines.Groups if recipe.sampler == "groups" else pipelines.Pairs
+        available = kind.__dataclass_fields__.keys() - {"classes_per_batch", "batch_size"}
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
     check_integer(1, super_classes=recipe.super_classes)
     check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))
