@@ -27,9 +27,6 @@ def write_page(page, place, table):
         <!-- end of the results -->
 
     A page is begun, with those of the `place`, if there is none.
-
-    Raises:
-        ValueError: If the page has no such lines.
     """
     begun = f"# {table.name}\n\n<!-- results: {' '.join(place)} -->\n{END}\n"
     text = read_text(page) if page.exists() else begun
@@ -83,9 +80,6 @@ def reported_tables(page, path, table):
     A row has the figures `reported` for the `scores`; it is a row of this table or of another
     `table`, or says `without` which it has no recipe. `here` names what was `measured`: a row of a
     CSV file of results that was `kept`, or of a table under a heading of the page `at`.
-
-    Raises:
-        ValueError: If a row has not a figure for each score, or what was measured no such row.
     """
     read, parts = functools.cache(read_table), []
     for listed in table.reported["tables"]:

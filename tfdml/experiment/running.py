@@ -65,13 +65,7 @@ def best_setting(row):
 
 
 def ends(ranges):
-    """Settings with one at an end of its range, or one of its choices; others at their first.
-
-    Raises:
-        ImportError: If there are ranges, and no Optuna.
-        TypeError: If a range is neither choices nor an interval.
-        ValueError: If it is empty.
-    """
+    """Settings with one at an end of its range, or one of its choices; others at their first."""
     if ranges and not importlib.util.find_spec("optuna"):
         raise ImportError('a table with `search` needs Optuna: pip install -e ".[experiments]"')
     choices = {name: _ends_of(name, of) for name, of in ranges.items()}
@@ -164,11 +158,7 @@ def _end_with(parent):
 
 
 def run_row(row):
-    """Does what is missing of a row.
-
-    Raises:
-        RuntimeError: If it cannot be done; names the row.
-    """
+    """Does what is missing of a row; a RuntimeError names a row that cannot be done."""
     with row.log() as path:
         try:
             import_tensorflow()

@@ -54,7 +54,8 @@ def main(arguments=None):
         embedded = scoring.embed_images(options, model, images)
         results, found = score(options, embedded)
         if options.report:
-            report(options, embedded, results | found)
+            with naming(options.report):
+                print(f"Report: {scoring.draw(embedded, options, results | found)}")
         if served:
             print(f"Exported: {runs.export_scored(embedded, options, served, results)}")
 
@@ -109,11 +110,6 @@ def score(options, embedded):
     print(f"\n{runs.summary(options, model, images)}:\n{runs.results_text(results)}")
     print(f"Scores: {options.out}")
     return results, found
-
-
-def report(options, embedded, results):
-    with naming(options.report):
-        print(f"Report: {scoring.draw(embedded, options, results)}")
 
 
 def task_of(arguments):

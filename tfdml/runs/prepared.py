@@ -155,17 +155,10 @@ class Run:
 
 
 def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
-    """The `Run` of a recipe.
+    """The `Run` of a recipe, on one device if `devices` is None, of `images` if they are loaded.
 
-    Args:
-        recipe: `Recipe`.
-        devices: `Devices`; one if None.
-        resume: Whether it goes on from its last checkpoint.
-        images: `Images` if they are loaded, those of the recipe if None.
-        kept: Whether it has a folder, which this process makes or locks.
-
-    Raises:
-        ValueError, TypeError, OSError, ImportError: If it cannot train; states why in a sentence.
+    With `resume` it goes on from its last checkpoint; if it is `kept` it has a folder, which this
+    process makes or locks. Errors state in a sentence why it cannot train.
     """
     devices, folder = devices or Devices(), RUNS / (recipe.run or "")
     writes = kept and devices.is_chief
