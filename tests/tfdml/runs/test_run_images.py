@@ -10,19 +10,6 @@ from tfdml.runs.prepared import with_defaults
 from tfdml.runs.run_images import load_images
 
 
-def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
-    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2, "d": 2})
-    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
-    lines = "".join(f"{path},{number},1,16,15\n" for number, path in enumerate(paths))
-    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
-    data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
-    boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
-    recipe, *_ = train.parse([*data, *boxes])
-    train_split, test_split, *_ = load_images(recipe)
-    left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
-    assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
