@@ -17,7 +17,7 @@ from small_runs import SMALL, run, write_images
 
 from benchmarks.workers import free_addresses
 from tfdml.programs import train
-from tfdml.runs.devices import Devices
+from tfdml.runs.devices import Devices, read_config
 from tfdml.runs.recipe import Recipe
 
 pytestmark = pytest.mark.usefixtures("without_xla")
@@ -28,10 +28,12 @@ RUN = [*SMALL, "--classes_per_batch", "4", "--freeze_batch_norm", "true", "--run
 EIGHT_STEPS = ["--steps", "8", "--checkpoint_every", "4"]
 
 
+def cluster_of(jobs, task):
+    return json.dumps({"cluster": jobs, "task": task})
+
+
 def config_of(index, addresses):
-    return json.dumps(
-        {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-    )
+    return cluster_of({"worker": addresses}, {"type": "worker", "index": index})
 
 
 def start(*arguments, cwd, environment=None):
@@ -103,62 +105,58 @@ def test_rejects_parts_of_a_processor_once_tensorflow_has_started():
         Devices("cpu:64").start()
 
 
-def test_rejects_a_cluster_that_is_none(tmp_path, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", "{")
-    message = programs.run(train.main, *RUN, cwd=tmp_path).sentence
-    assert "TF_CONFIG must be JSON such as" in message
-    assert not list(tmp_path.iterdir())
-
-
-def ends_of(workers):
-    """What workers print that end with exit status 2."""
-    workers = [*workers]
-    errors = [worker.communicate(timeout=60)[1] for worker in workers]
-    assert [worker.returncode for worker in workers] == [2] * len(workers), errors
-    return errors
-
-
-REJECTED = "was rejected: see what it printed"
-
-
-def test_workers_end_with_a_chief_rejected_before_tensorflow_is_imported(tmp_path):
-    (tmp_path / "runs" / "small").mkdir(parents=True)
-    (tmp_path / "runs" / "small" / "config.yaml").touch()
-    (tmp_path / "tensorflow.py").write_text("raise AssertionError('imported')")
-    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    chief, other = ends_of(start_workers(2, *RUN, cwd=tmp_path, environment=environment))
-    assert "run 'small' exists. Choose another --run, or go on with --resume" in chief
-    assert REJECTED in other
+TWO, FIRST = {"worker": ["a:1", "b:2"]}, {"type": "worker", "index": 0}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "expected"),
+    ("config", "expected"),
     [
-        (["--stepz", "4"], "unrecognized arguments: --stepz"),
-        (["--devices", "2"], "`--devices` must not be given with TF_CONFIG"),
+        ("{", "TF_CONFIG must be JSON such as"),
+        ("[]", "TF_CONFIG must be JSON such as"),
+        (json.dumps({"cluster": TWO}), "KeyError: 'task'"),
+        (cluster_of(TWO, {**FIRST, "index": 0.5}), "TF_CONFIG must be JSON such as"),
+        (cluster_of(TWO, {**FIRST, "index": 2}), "task of TF_CONFIG must be one of its cluster"),
+        (cluster_of(TWO, {**FIRST, "type": ["worker"]}), "must be one of its cluster"),
+        (
+            cluster_of({"ps": ["a:1"]}, {"type": "ps", "index": 0}),
+            "TF_CONFIG must have workers, and",
+        ),
+        (cluster_of({"worker": "a:1"}, FIRST), "must be lists of addresses"),
+        *(
+            (cluster_of({"worker": addresses}, FIRST), "must be different texts HOST:PORT")
+            for addresses in (["a:1", "a:1"], ["a:0", "b:2"], ["a", "b"], ["a:1", "b:65536"])
+        ),
     ],
 )
-def test_workers_end_with_one_of_wrong_arguments(wrong, expected, tmp_path):
-    addresses = free_addresses(2)
-    chief, other = ends_of(
-        start(*RUN, *more, cwd=tmp_path, environment={"TF_CONFIG": config_of(index, addresses)})
-        for index, more in enumerate(([], wrong))
-    )
-    assert REJECTED in chief
-    assert expected in other
+def test_rejects_a_cluster_that_is_none(config, expected, tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config)
+    assert expected in programs.run(train.main, *RUN, cwd=tmp_path).sentence
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)]
-)
-def test_a_signal_ends_the_wait_for_a_worker(sent, code, tmp_path):
+def test_the_chief_comes_before_the_workers():
+    jobs = {"chief": ["c:3"], **TWO}
+    assert read_config(cluster_of(jobs, {"type": "chief", "index": 0}))[1] == 0
+    assert read_config(cluster_of(jobs, {"type": "worker", "index": 1})) == (
+        ("c:3", "a:1", "b:2"),
+        2,
+    )
+
+
+def test_rejects_arguments_of_a_worker_without_a_wait(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config_of(1, ["a:1", "b:2"]))
+    message = programs.run(train.main, *RUN, "--devices", "2", cwd=tmp_path).sentence
+    assert "`--devices` must not be given with TF_CONFIG" in message
+
+
+def test_ctrl_c_ends_the_wait_for_a_worker(tmp_path):
     environment = {"TF_CONFIG": config_of(1, free_addresses(2))}
     worker = start(*RUN, cwd=tmp_path, environment=environment)
     assert "Waiting for all 2 workers, 10 minutes at most" in worker.stderr.readline()
-    worker.send_signal(sent)
+    time.sleep(5)
+    worker.send_signal(signal.SIGINT)
     worker.communicate(timeout=60)
-    assert worker.returncode == code
+    assert worker.returncode in (130, -signal.SIGINT)
 
 
 @pytest.mark.parametrize(

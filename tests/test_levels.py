@@ -18,7 +18,7 @@ from tfdml.evaluation import distance_statistics, recall_at_k, split_levels, wei
 from tfdml.programs import evaluate, train
 from tfdml.runs import exporting
 from tfdml.runs.network import build_model
-from tfdml.runs.requirements import check_model
+from tfdml.runs.prepared import check_model
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version

@@ -17,7 +17,7 @@ import jsonargparse
 import yaml
 
 from tfdml.checks import check, nearest, unknown_name
-from tfdml.files import check_settings, read_text
+from tfdml.files import read_text
 
 # In characters of every encoding, as of what `--print_config` prints.
 jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=False))
@@ -89,7 +89,7 @@ def from_yaml(text) -> typing.Any:
     """The content of YAML, whose numbers and texts are those of a parser's files."""
     try:
         return _plain(yaml.load(text, _Loader))
-    except yaml.YAMLError as error:
+    except (RecursionError, yaml.YAMLError) as error:
         raise ValueError(" ".join(str(error).split())) from None
 
 
@@ -231,7 +231,6 @@ class Parser(jsonargparse.ArgumentParser):
         try:
             text = read_text(os.path.expanduser(path))
             self._file = path
-            check_settings(text)
             text = self.settings_in(os.path.expanduser(path), text)
             return self.parse_string(text, os.path.basename(path), **kwargs)
         except ValueError as error:

@@ -4,8 +4,6 @@ import contextlib
 import errno
 import filecmp
 import hashlib
-import itertools
-import math
 import os
 import pathlib
 import re
@@ -19,8 +17,6 @@ except ImportError:  # Windows
     fcntl = None
 
 LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
-_LONGEST_SETTINGS = 2**16  # characters
-_MOST_SETTINGS = 10_000  # values
 _LOCAL = re.compile("(?:(?:simple|file|block)cache::)*(?:file|local)://")  # as fsspec spells it
 _BEGINNING = 4096  # bytes that images of one size hardly share
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -130,40 +126,13 @@ def write_text(path, text):
         unfinished.write_text(text, encoding="utf-8")
 
 
-def check_settings(text):
-    """Raises a ValueError for YAML that would take long to read, for its length or its aliases."""
-    sizes = {}
-
-    def size_of(node):
-        if id(node) not in sizes:
-            sizes[id(node)] = math.inf  # that of a node within itself
-            inner = node.value if isinstance(node, yaml.CollectionNode) else []
-            inner = itertools.chain(*inner) if isinstance(node, yaml.MappingNode) else inner
-            sizes[id(node)] = 1 + sum(map(size_of, inner))
-        return sizes[id(node)]
-
-    try:
-        size = size_of(yaml.compose(text)) if len(text) <= _LONGEST_SETTINGS else math.inf
-    except RecursionError:
-        size = math.inf
-    except yaml.YAMLError:
-        return  # for the reader to say
-    if size > _MOST_SETTINGS:
-        raise ValueError(
-            f"settings must be YAML of at most {_LONGEST_SETTINGS:,} characters and "
-            f"{_MOST_SETTINGS:,} values, aliases counted as often as they stand there"
-        )
-
-
 def read_settings(path):
     """{name: value} of a YAML file; the ValueError for another file names it."""
     try:
-        text = path.read_text("utf-8-sig")
-        check_settings(text)
-        settings = yaml.safe_load(text)
+        settings = yaml.safe_load(path.read_text("utf-8-sig"))
         if not isinstance(settings, dict):
             raise ValueError("not lines of `name: value`")
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     return settings
 

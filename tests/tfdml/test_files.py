@@ -162,19 +162,10 @@ def test_reads_settings_with_aliases(tmp_path):
     assert read_settings(path) == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": ["ü"]}}
 
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (BOMB, "10,000 values, aliases counted"),
-        ("a: &a [*a]", "10,000 values, aliases counted"),
-        ("a: " + "[" * 2_000, "10,000 values, aliases counted"),
-        ("a: " + "x" * 100_000, "at most 65,536 characters"),
+        ("a: " + "[" * 2_000, "recursion"),
         ("[1, 2]", "not lines of `name: value`"),
         ("", "not lines of `name: value`"),
         ("a: [", "while parsing a flow node"),

@@ -31,7 +31,6 @@ def main(arguments=None):
     keep_printing()
     recipe, resume, devices = parse(sys.argv[1:] if arguments is None else arguments)
     with (
-        devices.rejected_together(),
         one_sentence(PROGRAM, *ERRORS),
         runs.prepare(recipe, devices, resume=resume, kept=True) as run,
         run.resumable(),

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import re
 import sys
@@ -12,7 +13,6 @@ from tfdml import runs
 from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
-from tfdml.runs.meeting import meet, read_config, reject
 
 HELP = (
     "Devices to train on, each with an equal part of every batch: `all` for all GPUs of this "
@@ -22,6 +22,12 @@ HELP = (
     "part, and dropout draws for each part. For several machines, start the same command on each, "
     "without --devices, with the variable TF_CONFIG that TensorFlow documents. A run may "
     "resume on other devices."
+)
+SECONDS_TO_CONNECT = 600  # to wait for the last worker
+_WORKERS = ("chief", "worker")
+_FORM = (
+    'TF_CONFIG must be JSON such as {"cluster": {"worker": ["host:port", "host:port"]}, '
+    '"task": {"type": "worker", "index": 0}}'
 )
 
 
@@ -33,7 +39,6 @@ class Devices:
     addresses: tuple = ()  # of all workers, the chief's first; empty for a single process
     index: int = 0  # of this worker among them
     strategy: Any = None  # that of `tf.distribute`, once started; None for a single device
-    met: bool = False  # whether the workers have
 
     @property
     def is_chief(self):
@@ -63,23 +68,14 @@ class Devices:
     def start(self):
         """Starts TensorFlow on several devices, once all workers have come; returns itself."""
         if self.addresses:
-            self.met = True
-            meet(self.addresses, self.index)
+            if len(self.addresses) > 1:
+                wait = f"{SECONDS_TO_CONNECT // 60} minutes at most"
+                print(f"Waiting for all {len(self.addresses)} workers, {wait}", file=sys.stderr)
             with open(os.dup(2), "wb") as errors:  # as the import drops what is printed
                 self.strategy = import_tensorflow(lambda: runs.cluster_strategy(errors))
         elif self.text is not None:
             self.strategy = import_tensorflow(lambda: runs.machine_strategy(self.text))
         return self
-
-    @contextlib.contextmanager
-    def rejected_together(self):
-        """Within it, the exit of this worker before all have met ends the others."""
-        try:
-            yield
-        except SystemExit as stop:
-            if self.addresses and not self.met and stop.code in (1, 2):
-                reject(self.addresses, self.index)
-            raise
 
     def check(self, recipe):
         """Raises a ValueError for a recipe that these devices cannot train."""
@@ -136,3 +132,26 @@ def find_devices(environment=os.environ):
     """The `Devices` of TF_CONFIG, or one device."""
     config = environment.get("TF_CONFIG")
     return Devices() if config is None else Devices(None, *read_config(config))
+
+
+def read_config(text):
+    """The addresses of all workers, the chief's first, and the index of this one, of TF_CONFIG."""
+    try:
+        config = json.loads(text)
+        jobs, task = dict(config["cluster"].items()), config["task"]
+        kind, index = str(task["type"]), int(str(task["index"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{_FORM}. Received: {text!r} ({reason})") from None
+    lists = all(isinstance(addresses, list) for addresses in jobs.values())
+    check(lists, "the jobs of TF_CONFIG must be lists of addresses", cluster=jobs)
+    valid = jobs and set(jobs) <= set(_WORKERS) and len(jobs.get("chief", [])) <= 1
+    check(valid, "TF_CONFIG must have workers, and at most one chief, alone", cluster=jobs)
+    here = kind in jobs and 0 <= index < len(jobs[kind])
+    check(here, "the task of TF_CONFIG must be one of its cluster", task=task, cluster=jobs)
+    addresses = [address for job in _WORKERS for address in jobs.get(job, [])]
+    found = [re.fullmatch(r".+:(\d{1,5})", str(address)) for address in addresses]
+    valid = all(each and 0 < int(each[1]) < 2**16 for each in found)
+    expectation = "the addresses of TF_CONFIG must be different texts HOST:PORT"
+    check(valid and len(set(addresses)) == len(addresses), expectation, cluster=jobs)
+    return tuple(addresses), index + (len(jobs.get("chief", [])) if kind == "worker" else 0)

@@ -12,8 +12,8 @@ from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.models import first_dims, first_levels, number_of_levels
 from tfdml.models.precision import in_float32
-from tfdml.runs.checkpoints import read_model
 from tfdml.runs.folders import CHECKPOINT
+from tfdml.runs.network import read_model
 from tfdml.runs.scoring.embedded import joined
 from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_images import load_images
@@ -58,14 +58,9 @@ def load_run(run, trained):
 
 
 def serve_run(model, trained, levels=None, options=None, dims=None):
-    """The `ServedModel` of a run, or of its shallow levels or first dimensions.
+    """The `ServedModel` of a run, which reads images as the version that it exported, `trained`.
 
-    Args:
-        model: The `EmbeddingModel` of the run.
-        trained: Path of the version that the run exported; images are read in the same way.
-        levels: Number of shallowest levels to keep; all if None.
-        options: `ExportOptions`; the defaults if None.
-        dims: First dimensions of each embedding to keep, of a model of one level; all if None.
+    It keeps the shallowest `levels`, or of a model of one level the first `dims`; all if None.
     """
     embedder = in_float32(model.embedder)
     if levels not in (None, number_of_levels(embedder)):
@@ -101,13 +96,9 @@ def _run_of(version):
 
 
 def write_next(served, out, trained, **known):
-    """Writes the next version of a folder, with the metadata and assets of its training.
+    """Writes the next version of a folder, with the metadata and assets of `trained`.
 
-    Args:
-        served: `ServedModel` of the run that exported `trained`.
-        out: Folder of the versions, of no other run.
-        trained: Path of the version that the run exported.
-        **known: Further arguments of `metadata_of`.
+    That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`.
     """
     check_same_run(out, trained)
     before = metadata.read_metadata(trained)

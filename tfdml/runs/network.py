@@ -1,12 +1,16 @@
-"""The model of a run: embedder, loss and optimizer by its recipe."""
+"""The model of a run, built by its recipe or read from a checkpoint, and its batches."""
 
+import collections
 import contextlib
 import dataclasses
+import math
 import re
 import sys
+import zipfile
 
 import keras
 
+import pipelines
 import tfdml
 from pipelines.loading import named
 from tfdml import losses
@@ -15,9 +19,9 @@ from tfdml.command_line import verbosity
 from tfdml.models import BACKBONES, EmbeddingModel, backbone_of
 from tfdml.models.embedder import check_pooling, dropout_of_levels
 from tfdml.models.precision import built_with, in_float32
-from tfdml.runs.checkpoints import copy_weights, learning_rate
+from tfdml.runs.folders import CHECKPOINT, source_of
 from tfdml.runs.recipe import CLASS_SAMPLERS
-from tfdml.runs.run_batches import images_to_score
+from tfdml.serving.bounded_batches import fitting_batch_size
 
 
 def check_network(recipe):
@@ -166,3 +170,133 @@ def _bars_in_a_terminal():
     finally:
         if drawn:
             keras.utils.enable_interactive_logging()
+
+
+def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
+    """The batches from a step on, and the callbacks that they need.
+
+    With a `part`, that of these batches, for samplers whose batches are of one size.
+    """
+    names = ("classes_per_batch", "images_per_class")
+    batch, sizes = recipe.batch_size, {name: getattr(recipe, name) for name in names}
+    needed = 4 * batch // part[1] * max(math.prod(dataset.image_size), batch)
+    check_fits(needed, "a batch", **sizes)  # its pixels, or its distances
+    _check_batch(recipe, split, sizes)
+    options, neighbours, callbacks = recipe.sampler_options, None, []
+    if options.get("hard_neighbours"):
+        neighbours = pipelines.HardNeighbours(split.labels, batch, recipe.checkpoint_every)
+        images = images_to_score(split, dataset)
+        callbacks = [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
+    sampler = {
+        "balanced": lambda: pipelines.Balanced(**sizes),
+        "mixed": lambda: pipelines.Mixed(**sizes),
+        "groups": lambda: pipelines.Groups(recipe.classes_per_batch, batch, **options),
+        "whole_classes": lambda: pipelines.WholeClasses(batch),
+        "shuffled": lambda: pipelines.Shuffled(batch),
+        "pairs": lambda: pipelines.Pairs(batch, **options | {"hard_neighbours": neighbours}),
+    }[recipe.sampler]()
+    reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
+    return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part), callbacks
+
+
+def _check_batch(recipe, split, sizes):
+    """Raises a ValueError, in the terms of a recipe, if its sampler has no batch of its size."""
+    batch, images = recipe.batch_size, len(split.labels)
+    largest = max(collections.Counter(split.labels.tolist()).values())
+    multiple = 4 if recipe.sampler_options.get("hard_neighbours") else 2
+    holds, expectation, found = {
+        "whole_classes": (
+            batch >= largest + 2,
+            "be at least the images of the largest class + 2",
+            {"largest": largest},
+        ),
+        "shuffled": (batch <= images, "not exceed the images to train on", {"images": images}),
+        "pairs": (batch % multiple == 0, f"be a multiple of {multiple}", {}),
+    }.get(recipe.sampler, (True, "", {}))
+    product = "`classes_per_batch` × `images_per_class`"
+    check(holds, f"{product} must {expectation}", **sizes, **found)
+
+
+def sample_to_embed(split, dataset):
+    """At most 500 images of a split, evenly spaced, as `images_to_score`."""
+    count = len(split.labels)
+    return images_to_score(split.subset(list(range(0, count, 1 + count // 500))), dataset)
+
+
+def images_to_score(split, dataset):
+    """The images of a split, as the served model sees them, in batches that fit the memory."""
+    size, preprocessing = dataset.image_size, dataset.preprocessing
+    batch = fitting_batch_size(size)
+    return pipelines.evaluation_batches(split, size, batch, preprocessing=preprocessing)
+
+
+_BATCH_NORM = keras.layers.BatchNormalization
+
+
+def load_checkpoint(recipe, folder):
+    """The model at the last checkpoint of a run that stopped; None before the first."""
+    path = folder / CHECKPOINT
+    if not path.is_file():
+        return None
+    try:
+        model = read_model(path)
+    except ValueError as error:
+        if zipfile.is_zipfile(path):  # it may be intact
+            raise
+        raise ValueError(f"{error}. Delete {folder} and start over") from error
+    if model.micro_batch is None:
+        model.jit_compile = None  # to be chosen for the devices of today
+    model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
+    return model
+
+
+def read_model(path):
+    tfdml.register()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        check(damaged is None, "its files must have their checksums", damaged=damaged)
+        return keras.models.load_model(path)
+    except Exception as error:  # what a broken archive raises has no common class
+        raise ValueError(f"{path} cannot be read ({error})") from error
+
+
+def learning_rate(recipe):
+    """The learning rate over the steps of a run."""
+    rate, schedules = recipe.learning_rate, keras.optimizers.schedules
+    if recipe.schedule == "step":
+        factor = 0.1 if recipe.decay_factor is None else recipe.decay_factor
+        return schedules.ExponentialDecay(rate, recipe.decay_every, factor, staircase=True)
+    steps = max(1, recipe.steps - recipe.warmup_steps)
+    lowest = 0.0 if recipe.schedule == "cosine" else 1.0  # share of the learning rate
+    if not recipe.warmup_steps:
+        return schedules.CosineDecay(rate, steps, alpha=lowest)
+    warmup = {"warmup_target": rate, "warmup_steps": recipe.warmup_steps}
+    return schedules.CosineDecay(0.0, steps, alpha=lowest, **warmup)
+
+
+def copy_weights(recipe, embedder):
+    """Gives the embedder the weights of the run that `init_from` names.
+
+    Batch normalisation is frozen where it was in that run, unless the recipe says otherwise.
+    """
+    model = read_model(source_of(recipe.init_from))
+    source = getattr(model, "embedder", model)
+    weights = source.get_weights()
+    wanted = [array.shape for array in embedder.get_weights()]
+    size = "×".join(map(str, source.input_shape[1:]))
+    expectation = (
+        "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels, "
+        "of a small_cnn or several levels also `image_size`, of several levels also `pooling` and "
+        "the same levels without `dropout`; "
+        f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
+    )
+    recipe.check([array.shape for array in weights] == wanted, expectation)
+    embedder.set_weights(weights)
+    if recipe.freeze_batch_norm is None:
+        norms = [
+            [layer for layer in each._flatten_layers() if isinstance(layer, _BATCH_NORM)]
+            for each in (embedder, source)
+        ]
+        for layer, before in zip(*norms, strict=True):
+            layer.trainable = before.trainable

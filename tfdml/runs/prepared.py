@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import shlex
 import sys
 from typing import Any
@@ -12,15 +13,82 @@ from typing import Any
 import pipelines
 import tfdml
 from tfdml import runs
-from tfdml.checks import check_keras
+from tfdml.checks import check, check_bool, check_integer, check_keras, check_options
 from tfdml.command_line import as_yaml, program_call
-from tfdml.files import check_writable, read_text, write_text
+from tfdml.files import check_writable, identity, read_text, write_text
+from tfdml.losses.index import check_loss
+from tfdml.models.backbones import how_to_convert
+from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
-from tfdml.runs.folders import CHECKPOINT, EARLIER, RUNS, SAVED_MODELS, TRAINED, classes_text
+from tfdml.runs.folders import (
+    CHECKPOINT,
+    EARLIER,
+    RUNS,
+    SAVED_MODELS,
+    TRAINED,
+    check_start,
+    classes_text,
+)
 from tfdml.runs.recipe import Recipe
-from tfdml.runs.requirements import check_files, check_model
-from tfdml.runs.run_images import Images, load_images, warn_of_trained
+from tfdml.runs.run_images import Images, load_images, preprocessing_of, warn_of_trained
+from tfdml.serving.options import export_options
+
+
+def check_files(recipe, starts=True):
+    """Checks what needs neither the images nor TensorFlow.
+
+    A network that `starts` is not loaded from the run's own checkpoint.
+    """
+    check_loss(recipe.loss, recipe.loss_options)
+    if recipe.init_from and starts:
+        check_start(recipe)
+    if recipe.dataset == "folder" and recipe.data_dir is not None:
+        here = identity(recipe.data_dir) == identity(".")
+        expectation = (
+            f"`data_dir` must not be the folder of the run itself: {RUNS} and {SAVED_MODELS}, "
+            "which it makes here, would be classes. Run in another folder"
+        )
+        check(not here, expectation, data_dir=recipe.data_dir)
+    if recipe.data_dir is None or os.path.exists(recipe.data_dir):
+        # If not, loading says first what the images are.
+        if starts:
+            _check_weights(recipe)
+        preprocessing_of(vars(recipe), recipe.mean_image)
+    pipelines.Augmentation().changed(**recipe.augmentation)
+    available = set()
+    if recipe.sampler in ("groups", "pairs"):
+        kind = pipelines.Groups if recipe.sampler == "groups" else pipelines.Pairs
+        available = kind.__dataclass_fields__.keys() - {"classes_per_batch", "batch_size"}
+    check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
+    check_integer(1, super_classes=recipe.super_classes)
+    check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))
+    precision = export_options(recipe.export_options).precision
+    expectation = (
+        "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"
+    )
+    check(precision == "float32", expectation, precision=precision)
+
+
+def check_model(recipe):
+    """Checks options of the loss and the network. Imports TensorFlow."""
+    import_tensorflow()
+    runs.check_network(recipe)
+
+
+def _check_weights(recipe):
+    """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
+    none = "`weights` must be null for small_cnn, which has no pretrained ones"
+    recipe.check(recipe.weights is None or recipe.backbone != "small_cnn", none)
+    hint = how_to_convert(recipe.backbone)  # of backbones without weights in Keras
+    named = None if hint else "imagenet"
+    recipe.check(
+        recipe.weights in (None, named) or os.path.isfile(recipe.weights),
+        f"`weights` must be an existing file{': ' if hint else ''}{hint}",
+    )
+    if recipe.weights and hint:
+        converted = recipe.weights.endswith(".npz")
+        recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")
 
 
 @dataclasses.dataclass
@@ -87,17 +155,10 @@ class Run:
 
 
 def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
-    """The `Run` of a recipe.
+    """The `Run` of a recipe, on one device if `devices` is None, of `images` if they are loaded.
 
-    Args:
-        recipe: `Recipe`.
-        devices: `Devices`; one if None.
-        resume: Whether it goes on from its last checkpoint.
-        images: `Images` if they are loaded, those of the recipe if None.
-        kept: Whether it has a folder, which this process makes or locks.
-
-    Raises:
-        ValueError, TypeError, OSError, ImportError: If it cannot train; states why in a sentence.
+    With `resume` it goes on from its last checkpoint; if it is `kept` it has a folder, which this
+    process makes or locks. Errors state in a sentence why it cannot train.
     """
     devices, folder = devices or Devices(), RUNS / (recipe.run or "")
     writes = kept and devices.is_chief

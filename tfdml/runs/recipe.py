@@ -221,14 +221,7 @@ class Recipe(Settings):
         self.check(is_folder and len(name.encode()) <= 100, expectation)
 
     def completed(self, num_classes):
-        """The recipe with a number for every setting that was not given, and why.
-
-        Args:
-            num_classes: Number of training classes.
-
-        Returns:
-            `(recipe, reasons)`: reasons are {name: text}, of the settings that were filled in.
-        """
+        """The recipe with a number for every setting that was not given, and {name: reason}."""
         start = "for a network that starts at random"
         if self.weights:
             start = "on top of pretrained weights"

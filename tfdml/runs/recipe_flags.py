@@ -92,11 +92,9 @@ def recipe_of(flags):
 def parse(arguments):
     """The recipe, whether it resumes, and its devices; exits with code 2 if it cannot be run."""
     with one_sentence(PROGRAM, ValueError):
-        devices = find_devices()
-    with devices.rejected_together(), one_sentence(PROGRAM, ValueError):
         parser = recipe_parser()
         given = parser.parse_args(arguments)
-        devices = devices.named(given.devices)
+        devices = find_devices().named(given.devices)
         if given.resume:
             return _resumed(parser, given.run, arguments), True, devices
         recipe = parser.recipe_in(given)

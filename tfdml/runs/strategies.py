@@ -2,17 +2,26 @@
 
 import contextlib
 import hashlib
+import os
 import signal
+import subprocess
+import sys
 
 import tensorflow as tf
 
 from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.models.replicas import fit_replicas as fit_replicas
-from tfdml.runs.interrupts import in_main_thread
-from tfdml.runs.meeting import at_most
+from tfdml.runs.devices import SECONDS_TO_CONNECT
+from tfdml.runs.watching import in_main_thread
 
-SECONDS_TO_CONNECT = 120  # for TensorFlow, once all workers are there
+_WATCH = """
+import os, select, sys
+process, seconds, sentence = sys.argv[1:]
+if not select.select([0], [], [], float(seconds))[0]:
+    print(sentence, file=sys.stderr)
+    os.kill(int(process), 9)
+"""
 LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -26,15 +35,39 @@ def cluster_strategy(errors):
     """That of the workers of TF_CONFIG; what ends a wait without end is printed to `errors`."""
     name, seconds = program_name("train"), SECONDS_TO_CONNECT
     sentence = f"{name}: error: TensorFlow did not connect the workers in {seconds} s"
-    terminated = signal.getsignal(signal.SIGTERM)
     try:
-        with at_most(seconds, sentence, errors):
+        with _ending_signals(), at_most(seconds, sentence, errors):
             return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
+
+
+@contextlib.contextmanager
+def _ending_signals():
+    """Within it Ctrl-C ends this process though C++ code waits; restores what TensorFlow sets."""
+    if not in_main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
     finally:
-        if in_main_thread():
-            signal.signal(signal.SIGTERM, terminated)  # TensorFlow's handler ignores it
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def at_most(seconds, sentence, errors=None):
+    """Kills this process, and prints a sentence to `errors`, if the block takes longer.
+
+    A process of its own counts the time: C++ code may hold the lock of the interpreter, so that
+    none of its threads and signal handlers run.
+    """
+    command = [sys.executable, "-c", _WATCH, str(os.getpid()), str(seconds), sentence]
+    pipes = {"stdin": subprocess.PIPE, "stderr": errors}  # the end of the input ends the watch
+    with subprocess.Popen(command, start_new_session=True, **pipes):
+        yield
 
 
 def machine_strategy(text):

@@ -5,7 +5,7 @@ import pathlib
 
 from tfdml.checks import check, check_integer, check_options, check_type, unknown_name
 from tfdml.command_line import from_yaml
-from tfdml.files import check_settings, read_text
+from tfdml.files import read_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Table:
         baseline: Row that the others are compared with; the first if None.
         score: Names of the scores in the table; the search maximises the first.
         evaluate: {option of `evaluate.py`: value} of all rows.
-        reported: Tables of papers that a page shows, as in `tfdml/experiment/reported.py`.
+        reported: Tables of papers that a page shows, as in `tfdml/experiment/pages.py`.
     """
 
     name: str
@@ -92,7 +92,6 @@ def read_table(path, changes=None):
     path = pathlib.Path(path).expanduser()
     text = read_text(path)
     try:
-        check_settings(text)
         content = from_yaml(text)
         check(is_table(content), "a table of experiments must have `rows`")
         return make_table(path, content, changes or {})

@@ -1,15 +1,20 @@
-"""What watches, logs and saves a training."""
+"""What watches, logs and saves a training, and what a stop of it says."""
 
+import contextlib
 import math
+import signal
 import sys
+import threading
 
 import keras
+import tensorflow as tf
 
+from pipelines.loading import cause_of
 from tfdml import callbacks
 from tfdml.files import read_text, write_text
 from tfdml.layers import EmbeddingMemory
 from tfdml.runs.folders import CHECKPOINT
-from tfdml.runs.run_batches import images_to_score, sample_to_embed
+from tfdml.runs.network import images_to_score, sample_to_embed
 
 
 def watching_callbacks(run):
@@ -42,3 +47,48 @@ def _drop_rows(log, epoch):
     kept = lines[:1] + [line for line in lines[1:] if int(line.partition(",")[0]) < epoch]
     if kept != lines:
         write_text(log, "\n".join(kept) + "\n")
+
+
+@contextlib.contextmanager
+def resumable(go_on, splits):
+    """States `go_on`, how to resume, after Ctrl-C, an unreadable image, or a full disk."""
+    with _interrupts_noted() as interrupts:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:
+            if interrupts or isinstance(error, KeyboardInterrupt):
+                print(f"\nStopped. {go_on}", file=sys.stderr)
+                raise SystemExit(130) from None
+            if isinstance(error, tf.errors.OpError):
+                cause = cause_of(error, *splits)
+                if "OOM" in cause:
+                    cause += ". A new run with a smaller batch or --micro_batch needs less memory"
+                raise OSError(f"{cause}. {go_on}") from error
+            if isinstance(error, OSError):
+                raise OSError(f"{error}. {go_on}") from error
+            raise
+
+
+@contextlib.contextmanager
+def _interrupts_noted():
+    """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
+    interrupts = []
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (handled and in_main_thread()):
+        yield interrupts
+        return
+
+    def note(*arguments):
+        interrupts.append(arguments)
+        signal.default_int_handler(*arguments)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def in_main_thread():
+    """Whether this is the thread in which signals are handled, and can be given handlers."""
+    return threading.current_thread() is threading.main_thread()

@@ -26,12 +26,10 @@ from small_runs import (
 from tfdml import runs
 from tfdml.callbacks import Checkpoint
 from tfdml.programs import train
-from tfdml.runs.checkpoints import load_checkpoint
 from tfdml.runs.devices import Devices
-from tfdml.runs.network import build_model
+from tfdml.runs.network import build_model, load_checkpoint, training_batches
 from tfdml.runs.prepared import Run
 from tfdml.runs.recipe_flags import parse
-from tfdml.runs.run_batches import training_batches
 from tfdml.runs.run_images import Images
 from tfdml.runs.watching import _drop_rows
 

@@ -52,17 +52,6 @@ def test_a_run_leaves_what_the_readme_says(finished):
     assert settings["steps"] == 60
 
 
-def test_the_saved_model_scores_what_the_run_reported(finished):
-    folder, _ = finished
-    digits = pipelines.load("digits")
-    embed = tf.saved_model.load(str(folder / "saved_models" / "small" / "1")).signatures
-    images = tf.constant(digits.test.images, tf.float32)
-    embeddings = embed["embed_images"](images=images)["embedding"].numpy()
-    assert scores_of(folder / "runs" / "small")["trained"]["recall@1"] == pytest.approx(
-        recall_at_k(embeddings, digits.test.labels)[1], abs=2e-3
-    )
-
-
 @pytest.fixture(scope="module")
 def photo_run(tmp_path_factory):
     """A folder with images, and a run on them under a name of its own."""

@@ -12,7 +12,7 @@ import pipelines
 from tfdml.evaluation import recall_at_k
 from tfdml.models.precision import in_float32
 from tfdml.programs import train
-from tfdml.runs.checkpoints import read_model
+from tfdml.runs.network import read_model
 
 
 @pytest.mark.usefixtures("without_export")

@@ -15,10 +15,16 @@ STAND_FOR = {
     "NO_DATA": ["--dataset", "folder", "--data_dir", "missing"],
     "HERE": ["--dataset", "folder", "--data_dir", str(ROOT)],
     "WHOLE": ["--dataset", "folder", "--data_dir", str(ROOT), "--skip_invalid"],  # takes minutes
+    "DIGITS": ["--dataset", "digits"],
+    "GROUPS": ["--sampler", "groups"],
+    "PAIRS": ["--sampler", "pairs"],
+    "HALVES": ["--loss", "contrastive", "--loss_options.pairs", "halves"],
+    "IMAGENET": ["--weights", "imagenet", "--backbone", "mobilenet_v2"],
     "WRONG": ["--loss_options.margin", "-1"],  # which takes TensorFlow to see
     "README": [str(ROOT / "README.md")],
     "MISSPELT": [str(ROOT / "tests" / "misspelt.yaml")],
 }
+BATCH = "`classes_per_batch` × `images_per_class`"
 NESTED = """--loss_options.similarity '{"dropout": ...}'"""
 REJECTED = [
     ("--loss liftd", ["loss 'liftd'", "'lifted'"]),
@@ -35,81 +41,30 @@ REJECTED = [
     ("--dataset folder --data_dir .", ["Run in another folder. Received: data_dir='.'"]),
     ("WRONG WHOLE", ["`margin`", "> 0", "Received: margin=-1"]),
     ("--augmentation.flp true NO_DATA", ["'flp'", "'flip'"]),
-    (
-        "--sampler groups --sampler_options.evnly true NO_DATA",
-        ["sampler 'groups'", "'evnly'", "'evenly'"],
-    ),
-    (
-        "--sampler pairs --sampler_options.hard_neighbours 3 NO_DATA",
-        ["`hard_neighbours`", "Received: hard_neighbours=3"],
-    ),
-    (
-        "--sampler groups --sampler_options.super_classes 0 NO_DATA",
-        ["`super_classes`", "Received: super_classes=0"],
-    ),
-    (
-        "--sampler whole_classes --dataset digits",
-        ["`classes_per_batch` × `images_per_class`", "classes_per_batch=32, images_per_class=4"],
-    ),
-    ("--sampler groups --dataset digits WRONG", ["`super_labels`"]),
-    (
-        "--dataset digits --classes_per_batch 6",
-        ["`classes_per_batch`", "Received: classes_per_batch=6, classes=5"],
-    ),
-    (
-        "--embedding_dim null --levels 3 WHOLE",
-        ["`embedding_dim`", "Received: embedding_dim=None, levels=3"],
-    ),
-    (
-        "--loss contrastive --loss_options.pairs halves WHOLE",
-        ["`pairs` 'halves'", "Received: sampler='balanced', hard_neighbours=False"],
-    ),
+    ("GROUPS --sampler_options.evnly true NO_DATA", ["'groups'", "'evnly'", "'evenly'"]),
+    ("PAIRS --sampler_options.hard_neighbours 3 NO_DATA", ["Received: hard_neighbours=3"]),
+    ("GROUPS --sampler_options.super_classes 0 NO_DATA", ["Received: super_classes=0"]),
+    ("--sampler whole_classes DIGITS", [BATCH, "classes_per_batch=32, images_per_class=4"]),
+    ("GROUPS DIGITS WRONG", ["`super_labels`"]),
+    ("DIGITS --classes_per_batch 6", ["Received: classes_per_batch=6, classes=5"]),
+    ("--embedding_dim null --levels 3 WHOLE", ["Received: embedding_dim=None, levels=3"]),
+    ("HALVES WHOLE", ["`pairs` 'halves'", "sampler='balanced', hard_neighbours=False"]),
     ("--exit_multiplier 2 WHOLE", ["`exit_multiplier`", "Received: exit_multiplier=2.0"]),
-    ("--pooling average+max WHOLE", ["`pooling`", "small_cnn", "Received: pooling='average+max'"]),
-    (
-        "--sampler shuffled --dataset digits --classes_per_batch 500",
-        ["`images_per_class` must not exceed", "classes_per_batch=500, images_per_class=4"],
-    ),
-    (
-        "--sampler pairs --classes_per_batch 3 --images_per_class 5",
-        ["must be a multiple of 2", "Received: classes_per_batch=3, images_per_class=5"],
-    ),
+    ("--pooling average+max WHOLE", ["small_cnn", "Received: pooling='average+max'"]),
+    ("--sampler shuffled DIGITS --classes_per_batch 500", [f"{BATCH} must not exceed", "=500"]),
+    ("PAIRS --classes_per_batch 3 --images_per_class 5", ["must be a multiple of 2", "=5"]),
     ("--skip_invalid true NO_DATA WRONG", ["there is no missing"]),
     ("--weights missing.h5 HERE", ["`weights`", "Received: weights='missing.h5'"]),
-    (
-        "--weights imagenet --backbone googlenet HERE",
-        ["`weights`", "tools/convert_googlenet.py", "Received: weights='imagenet'"],
-    ),
-    (
-        "--weights imagenet --backbone mobilenet_v2 --dataset digits WRONG",
-        ["3 channels", "Received: weights='imagenet', channels=1"],
-    ),
-    (
-        "--weights README --backbone googlenet HERE",
-        ["`weights` must be a converted .npz file", "tools/convert_googlenet.py"],
-    ),
-    (
-        "--dataset digits --backbone mobilenet_v2",
-        ["the images are too small for mobilenet_v2", "32x32"],
-    ),
-    (
-        "--loss hdc --dataset digits --levels 2",
-        ["`levels` must be those of loss 'hdc', 3. Received: levels=2"],
-    ),
+    ("--weights imagenet --backbone googlenet HERE", ["tools/convert_googlenet.py", "'imagenet'"]),
+    ("IMAGENET DIGITS WRONG", ["3 channels", "Received: weights='imagenet', channels=1"]),
+    ("--weights README --backbone googlenet HERE", ["be a converted .npz file", "tools/convert"]),
+    ("DIGITS --backbone mobilenet_v2", ["the images are too small for mobilenet_v2", "32x32"]),
+    ("--loss hdc DIGITS --levels 2", ["those of loss 'hdc', 3. Received: levels=2"]),
     ("--levels 4", ["`levels` must be one of 1, 2, 3. Received: levels=4"]),
-    (
-        "--loss hdc --dataset digits --backbone alexnet",
-        ["backbone 'alexnet' has levels from 1 to 1. Received: levels=3"],
-    ),
-    (
-        "--loss hdc --dataset digits --dropout [0.5,0.5]",
-        ["`dropout` must be one number, or one for each level"],
-    ),
+    ("--loss hdc DIGITS --backbone alexnet", ["has levels from 1 to 1. Received: levels=3"]),
+    ("--loss hdc DIGITS --dropout [0.5,0.5]", ["must be one number, or one for each level"]),
     ("--dropout [0.5,1.0]", ["`dropout` must be a number >= 0 and < 1 or a list"]),
-    (
-        "--embedding_dim 65537",
-        ["`embedding_dim` must be <= 65,536. Received: embedding_dim=65537"],
-    ),
+    ("--embedding_dim 65537", ["be <= 65,536. Received: embedding_dim=65537"]),
 ]
 
 

@@ -7,16 +7,17 @@ import keras
 import numpy as np
 import pytest
 import yaml
+from damage import check_damage
 from small_runs import (
     completed,
     small_dataset,
 )
 
 import pipelines
+import tfdml
 from tfdml import EmbeddingModel
 from tfdml.models import build_embedder
-from tfdml.runs.checkpoints import learning_rate
-from tfdml.runs.network import build_model, with_loss_options
+from tfdml.runs.network import build_model, learning_rate, read_model, with_loss_options
 
 
 def test_settings_of_a_run_reach_its_network_and_optimizer():
@@ -171,3 +172,35 @@ def test_the_learning_rate_falls_in_steps():
     np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
     schedule = learning_rate(completed(**settings, decay_factor=0.96))
     assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    embedder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model = tfdml.EmbeddingModel(embedder)
+    model.compile(optimizer="adam", loss=tfdml.losses.ProxyNCALoss(num_classes=4))
+    rows = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    model.fit(rows, np.arange(8) % 4, verbose=0)
+    model.save(tmp_path / "checkpoint.keras")
+    return tmp_path / "checkpoint.keras"
+
+
+def weights(folder):
+    """All numbers of the checkpoint in a folder."""
+    model = read_model(folder / "checkpoint.keras")
+    variables = [*model.variables, *model.optimizer.variables]
+    return [np.asarray(variable).tolist() for variable in variables]
+
+
+def test_a_damaged_checkpoint_is_named(checkpoint):
+    content = bytearray(checkpoint.read_bytes())
+    place = content.rindex(np.float32(weights(checkpoint.parent)[0][0][0]).tobytes())
+    content[place] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(ValueError, match=r"checkpoint\.keras cannot be read .*damaged='model\."):
+        read_model(checkpoint)
+
+
+@pytest.mark.slow
+def test_damage_is_named_and_kills_nothing(checkpoint):
+    check_damage(weights, checkpoint.parent, places=400)

@@ -1,31 +1,13 @@
 """The images of a recipe, and the batches of every sampler."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from small_runs import completed, small_dataset, write_images
 
-import pipelines
 from tfdml.programs import train
-from tfdml.runs.network import build_model
+from tfdml.runs.network import build_model, training_batches
 from tfdml.runs.prepared import with_defaults
-from tfdml.runs.requirements import SAMPLER_OPTIONS
-from tfdml.runs.run_batches import training_batches
 from tfdml.runs.run_images import load_images
-
-
-def test_trains_and_scores_on_what_is_in_the_boxes(tmp_path):
-    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2, "c": 2, "d": 2})
-    paths = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
-    lines = "".join(f"{path},{number},1,16,15\n" for number, path in enumerate(paths))
-    (tmp_path / "boxes.csv").write_text(f"path,x1,y1,x2,y2\n{lines}")
-    data = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "2"]
-    boxes = ["--boxes", str(tmp_path / "boxes.csv"), "--run", "unused"]
-    recipe, *_ = train.parse([*data, *boxes])
-    train_split, test_split, *_ = load_images(recipe)
-    left = [split.boxes[:, 0].tolist() for split in (train_split, test_split)]
-    assert left == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +89,3 @@ def test_a_batch_that_exceeds_the_memory_is_rejected():
     message = "a batch must fit in the memory, .*classes_per_batch=4, images_per_class=100000000"
     with pytest.raises(ValueError, match=message):
         training_batches(completed(**sizes), 0, dataset.train, dataset)
-
-
-@pytest.mark.parametrize("sampler", SAMPLER_OPTIONS)
-def test_options_of_samplers_are_those_of_their_batches(sampler):
-    fields = dataclasses.fields({"groups": pipelines.Groups, "pairs": pipelines.Pairs}[sampler])
-    sizes = {"classes_per_batch", "batch_size"}
-    assert {field.name for field in fields} - sizes == set(SAMPLER_OPTIONS[sampler])

@@ -1,56 +1,38 @@
 """What a task rejects of its settings."""
 
-import re
-
 import pytest
 from mean_colours import rejection
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("words", "message"),
     [
-        (["--task", "classify"], "Unknown task 'classify'. Available: compare, ncm, one_per_class"),
-        (["--shots", "2"], "`shots` is an option of the task ncm. Received: task='retrieval'"),
-        (["--task", "ncm", "--hierarchy", "x"], "`hierarchy` is an option of the task zero_shot"),
-        (["--task", "ncm", "--report", "folder"], "`report` is an option of the task retrieval"),
-        (["--task=ncm", "--rerank", "9"], "`rerank` is an option of the task retrieval"),
-        (["--renormalize_means"], "is an option of the task ncm and zero_shot"),
-        (["--task", "ncm", "--shots", "0"], "`shots` must be an integer > 0. Received: shots=0"),
-        (
-            ["--task", "zero_shot", "--unseen_share", "1"],
-            "`unseen_share` must be a number > 0 and < 1",
-        ),
-        (
-            ["--task", "zero_shot", "--placement.ancestor", "x"],
-            "`placement` has no option 'ancestor'. Did you mean 'ancestors'?",
-        ),
-        (["--false_match_rate", "1"], "`false_match_rate` must be a number >= 0 and < 1"),
-        (["--index", "HNSW32", "--rank_by", "similarity"], "`index` is for `rank_by` distance"),
-        (["--false_match_rate", "0", "--task", "ncm"], "is an option of the task retrieval"),
-        (
-            ["--cluster_by", "affinity_propagation", "--nmi=false"],
-            "is of the clusters of `nmi`",
-        ),
-        (["--index_parameters", "nprobe=2"], "`index_parameters` are those of an `index`"),
-        (["--cluster_by", "affinity_propagation", "--restarts", "2"], "`restarts` are of k-means"),
-        (["--cluster_by", "means"], "`cluster_by` must be one of"),
-        (["--crops", "2"], "`crops` must be one of 1, 5, 10. Received: crops=2"),
-        (["--crops", "10", "--mirror"], "10 `crops` have the mirror images already"),
-        (
-            ["--crops", "5", "--rank_by", "similarity"],
-            "is for `rank_by` distance",
-        ),
-        *(
-            (["--level_weights", weights], "`level_weights` must be >= 0, and not all 0. Received")
-            for weights in ("[0, 0, 0]", "[1, -1, 1]", "[]")
-        ),
-        (
-            ["--level_weights", "[1, 1]", "--rank_by", "similarity"],
-            "`level_weights` is for `rank_by` distance",
-        ),
-        (["--seed", "4294967296"], "`seed` must be an integer >= 0 and < 2\\*\\*32"),
-        (["--batch_size", "0"], "`batch_size` must be an integer > 0. Received: batch_size=0"),
+        ("--task classify", "Unknown task 'classify'. Available: compare, ncm, one_per_class"),
+        ("--shots 2", "`shots` is an option of the task ncm. Received: task='retrieval'"),
+        ("--task ncm --hierarchy x", "`hierarchy` is an option of the task zero_shot"),
+        ("--task ncm --report folder", "`report` is an option of the task retrieval"),
+        ("--task=ncm --rerank 9", "`rerank` is an option of the task retrieval"),
+        ("--renormalize_means", "is an option of the task ncm and zero_shot"),
+        ("--task ncm --shots 0", "`shots` must be an integer > 0. Received: shots=0"),
+        ("--task zero_shot --unseen_share 1", "`unseen_share` must be a number > 0 and < 1"),
+        ("--task zero_shot --placement.ancestor x", "'ancestor'. Did you mean 'ancestors'?"),
+        ("--false_match_rate 1", "`false_match_rate` must be a number >= 0 and < 1"),
+        ("--index HNSW32 --rank_by similarity", "`index` is for `rank_by` distance"),
+        ("--false_match_rate 0 --task ncm", "is an option of the task retrieval"),
+        ("--cluster_by affinity_propagation --nmi=false", "is of the clusters of `nmi`"),
+        ("--index_parameters nprobe=2", "`index_parameters` are those of an `index`"),
+        ("--cluster_by affinity_propagation --restarts 2", "`restarts` are of k-means"),
+        ("--cluster_by means", "`cluster_by` must be one of"),
+        ("--crops 2", "`crops` must be one of 1, 5, 10. Received: crops=2"),
+        ("--crops 10 --mirror", "10 `crops` have the mirror images already"),
+        ("--crops 5 --rank_by similarity", "is for `rank_by` distance"),
+        ("--level_weights [0,0,0]", "`level_weights` must be >= 0, and not all 0. Received"),
+        ("--level_weights [1,-1,1]", "`level_weights` must be >= 0, and not all 0. Received"),
+        ("--level_weights []", "`level_weights` must be >= 0, and not all 0. Received"),
+        ("--level_weights [1,1] --rank_by similarity", "`level_weights` is for `rank_by` distance"),
+        ("--seed 4294967296", "`seed` must be an integer >= 0 and < 2**32"),
+        ("--batch_size 0", "`batch_size` must be an integer > 0. Received: batch_size=0"),
     ],
 )
-def test_rejects_what_does_not_go_together(arguments, message):
-    assert re.search(message, rejection("model", *arguments))
+def test_rejects_what_does_not_go_together(words, message):
+    assert message in rejection("model", *words.split())

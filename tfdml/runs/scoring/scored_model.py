@@ -14,7 +14,7 @@ from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.run_images import preprocessing_of
-from tfdml.runs.stored_embeddings import read_embeddings
+from tfdml.runs.scoring.embedded import read_embeddings
 from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata

@@ -9,11 +9,8 @@ def test_scored_runs_are_compared(version, capsys):
     scores(version, "--nmi=false", "--crops", 5, "--out", "crops.json", name="evaluation")
     scores(version, "--nmi=false", "--split", "all", name="evaluation_all")
     capsys.readouterr()
-    evaluate.main(["--compare", "runs/colours", "crops.json"])
+    evaluate.main(["compare", "runs/colours", "crops.json"])
     assert capsys.readouterr().out.startswith("20 images of 5 classes:")
-    needed = "needs runs with scores of their own"
-    assert needed in rejection("compare", "runs/colours", version)
-    assert "does not exist" in rejection("compare", version.parent / "2", "crops.json")
     scores(version, "--task", "ncm", "--out", "crops.json", name="evaluation")
     missing = "crops.json has no values of queries"
     assert missing in rejection("compare", "runs/colours", "crops.json")
