@@ -219,7 +219,8 @@ def test_a_killed_experiment_goes_on_to_the_same_results(table, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    subprocess.run(command, cwd=whole, env=environment, check=True)
+    told = subprocess.run(command, cwd=whole, env=environment, check=True, capture_output=True)
+    assert b"hours for" in told.stdout
     for awaited in ("runs/*/contrastive/fold_*.json", "runs/*_contrastive_*/checkpoint.keras"):
         with subprocess.Popen(command, cwd=killed, env=environment) as child:
             while not list(killed.glob(awaited)):
