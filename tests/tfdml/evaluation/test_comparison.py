@@ -106,7 +106,6 @@ NAMES = np.arange(120).astype(str)
     [
         ({}, {"images": {**IMAGES, "split": "train"}}, "split differs.*'a': 'test', 'b': 'train'"),
         ({}, {"images": {"dataset": "cars196"}}, r"split differs.*'a': 'test', 'b': None"),
-        ({}, {"images": {**IMAGES, "content": "d1"}}, "content differs. Scores of earlier versi"),
         ({}, {"labels": np.arange(120)}, "label of query 0 differs.*'a': 7, 'b': 0"),
         ({}, {"labels": np.arange(9)}, r"queries differs.*'a': 120, 'b': 9"),
         ({}, {"values": {"other": np.ones(120)}}, r"score in common.*'b': \['other'\]"),

@@ -1,4 +1,3 @@
-import inspect
 import json
 import math
 import pathlib
@@ -25,7 +24,6 @@ from tfdml.evaluation import (
     tiles,
 )
 from tfdml.evaluation.metrics import METRICS
-from tfdml.evaluation.retrieval import Keywords
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
 
@@ -178,24 +176,6 @@ def test_groups_take_no_rank(similarity, sizes, rng):
         assert_equal(retrieval_scores_per_query(*data, **gallery, **options), in_gallery)
 
 
-def test_ignored_classes_are_neither_queries_nor_gallery(rng):
-    x, labels = some_rows("spread", rng)
-    labels = np.where(labels > 2**62 - 1, -1, labels)
-    ignored = [int(labels[10]), -1]
-    kept = ~np.isin(labels, ignored)
-    assert 0 < np.count_nonzero(~kept) < 50
-    scores = retrieval_scores_per_query(x, labels, ignored_labels=ignored)
-    assert_equal(scores, retrieval_scores_per_query(x[kept], labels[kept]))
-    assert len(scores["map"]) == np.count_nonzero(kept)
-    groups = rng.integers(0, 3, 60)
-    gallery = {"gallery_embeddings": x, "gallery_labels": labels, "gallery_groups": groups}
-    kept_gallery = {name: of[kept] for name, of in gallery.items()}
-    assert_equal(
-        retrieval_scores_per_query(x, labels, groups=groups, ignored_labels=ignored, **gallery),
-        retrieval_scores_per_query(x[kept], labels[kept], groups=groups[kept], **kept_gallery),
-    )
-
-
 @pytest.mark.parametrize("per_class", [2, 40])
 def test_perfect_embeddings_score_exactly_one(per_class, rng):
     labels = np.repeat(np.arange(6), per_class)
@@ -234,21 +214,14 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_metric_has_its_function_with_the_arguments_of_all(name, rng):
     function, at_k = FUNCTIONS[name], name in ("recall", "precision", "ndcg")
-    left_out = {"metrics"} if at_k else {"metrics", "k"}
-    parameters = inspect.signature(retrieval_scores).parameters.values()
-    expected = [of for of in parameters if of.name not in left_out]
-    assert list(inspect.signature(function).parameters.values()) == expected
-    keywords = [of.name for of in expected if of.kind is of.KEYWORD_ONLY]
-    assert list(Keywords.__annotations__) == keywords
     x, labels = some_rows("spread", rng)
-    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .*'kk'"):
+    with pytest.raises(TypeError, match=r"retrieval_scores\(\) got an unexpected .*'kk'"):
         function(x, labels, kk=3)
     options = {
         "gallery_embeddings": x[20:],
         "gallery_labels": labels[20:],
         "groups": np.arange(20) % 3,
         "gallery_groups": np.arange(40) % 3,
-        "ignored_labels": (2,),
         "similarity": similarities,
     }
     scores = retrieval_scores(x[:20], labels[:20], **options)
@@ -331,11 +304,6 @@ GALLERY = {"gallery_embeddings": X, "gallery_labels": Y}
         ({"groups": Y / 2}, TypeError, "`groups` must be integers. Received: dtype=float64"),
         ({"gallery_groups": Y}, ValueError, "`gallery_groups` requires a gallery"),
         ({**GALLERY, "groups": Y}, ValueError, "be given together if .*, gallery_groups=None"),
-        ({"ignored_labels": range(4)}, ValueError, "`ignored_labels` must leave a query"),
-        ({"ignored_labels": "ab"}, TypeError, "`ignored_labels` must be integers.*'ab'"),
-        ({"ignored_labels": 1.0}, TypeError, "`ignored_labels` must be integers.*=1.0"),
-        ({"ignored_labels": [3], "k": 6}, ValueError, "must not exceed.*gallery_size=5"),
-        ({**GALLERY, "gallery_labels": 0 * Y, "ignored_labels": 0}, ValueError, "a gallery row"),
         ({"similarity": 3}, TypeError, "`similarity` must be a callable or None"),
     ],
 )
