@@ -211,8 +211,8 @@ def search_of(
     embeddings, labels = embeddings_and_labels(embeddings, labels)
     _check_together(gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels)
     if among_themselves:
-        given = np.shape(gallery_groups)
-        check(gallery_groups is None, "`gallery_groups` requires a gallery", gallery_groups=given)
+        expectation = "`gallery_groups` requires a gallery"
+        check(gallery_groups is None, expectation, gallery_embeddings=None)
         gallery, gallery_labels = embeddings, labels
     else:
         gallery, gallery_labels = _gallery(embeddings, gallery_embeddings, gallery_labels)

@@ -38,7 +38,8 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
     for axes, (name, rows, score) in zip(cells, plotted, strict=True):
         sign = 1 if score else -1  # similar pairs have large scores and small distances
         score = score or (lambda a, b: np.linalg.norm(a.astype(np.float64) - b, axis=1))
-        values = [inputs.scores_of(score, *rows[kind.T], (len(kind),)) for kind in drawn]
+        pairs = [(rows[kind[:, 0]], rows[kind[:, 1]], (len(kind),)) for kind in drawn]
+        values = [inputs.scores_of(score, *pair) for pair in pairs]
         shares = [np.full(len(kind), 1 / len(kind)) for kind in values]
         looks = {"label": ["positive", "negative"], "color": [_RIGHT, _WRONG], "alpha": 0.6}
         axes.hist(values, 50, weights=shares, histtype="stepfilled", **looks)
