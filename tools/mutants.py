@@ -37,7 +37,7 @@ MUTATED = (
     "tfdml/layers/*.py",
     "tfdml/evaluation/ranking.py",
     "tfdml/evaluation/tiles.py",
-    "tfdml/evaluation/queries.py",
+    "tfdml/evaluation/inputs.py",
     "tfdml/evaluation/metrics.py",
     "tfdml/evaluation/retrieval.py",
     "pipelines/samplers.py",

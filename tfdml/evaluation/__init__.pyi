@@ -12,6 +12,7 @@ from .comparison import load_queries as load_queries
 from .comparison import macro_average as macro_average
 from .comparison import paired_bootstrap as paired_bootstrap
 from .comparison import save_queries as save_queries
+from .inputs import apart as apart
 from .levels import average_views as average_views
 from .levels import first_dims as first_dims
 from .levels import split_levels as split_levels
@@ -25,7 +26,6 @@ from .pair_scores import distance_statistics as distance_statistics
 from .pair_scores import rates_at_threshold as rates_at_threshold
 from .pair_scores import verification_curve as verification_curve
 from .pair_scores import verification_scores as verification_scores
-from .queries import apart as apart
 from .random_draws import few_shot_accuracies as few_shot_accuracies
 from .random_draws import one_per_class_scores as one_per_class_scores
 from .ranking import Ranking as Ranking

@@ -9,7 +9,6 @@ from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.evaluation.metrics import read
-from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
 from tfdml.evaluation.tiles import slices_of, squared_distances
 
@@ -29,30 +28,27 @@ def approximate_recall(
 ):
     """Measures how much Recall@K is lost when an approximate index finds the neighbours.
 
-    "exact" is `recall_at_k`. "approximate" is the share of queries with a row of their class among
-    the first K that the index returns, the query itself excluded by its row number; "lost" is their
-    difference. With X[q, K] the distance of query q to its K-th nearest row and D[q, j] to the j-th
-    row that the index returns, both in float64,
+    "exact" is `recall_at_k`, "approximate" the same of the rows that the index returns, "lost"
+    their difference, which chance may make negative. With X[q, K] the distance of query q to its
+    K-th nearest row and D[q, j] to the j-th row that the index returns, both in float64,
 
         overlap[K] = mean over q of #(j <= K with D[q, j] <= X[q, K]) / K
 
-    The index is searched once, for the largest K. Rows are added as float32, times a power of two,
-    which preserves their order. Other arguments and errors are those of `recall_at_k`.
+    Rows that it does not return count as not found. Other arguments and errors are those of
+    `recall_at_k`.
 
     Args:
         index: Any string of `faiss.index_factory`, for Euclidean distances: "HNSW32" (a graph),
             "IVF256,Flat" (cells of 256 centres), "IVF256,PQ16" (and codes of 16 bytes), "Flat".
         parameters: Search parameters, as `faiss.ParameterSpace` reads them: "efSearch=64" of HNSW
             (default 16), "nprobe=16" of IVF (default 1 cell). Default: those of faiss.
-        seed: Integer >= 0, seed of the order in which rows are added. The same seed gives the same
-            index if faiss builds it with one thread.
+        seed: Integer >= 0, seed of the order in which rows are added; with one thread of faiss, the
+            same seed gives the same index.
 
     Returns:
         {"exact", "approximate", "lost", "overlap"}, each {K: Python float}, K ascending; and
         "build_seconds" (training and adding), "search_seconds" and "exact_search_seconds" (by
-        `rank`) of all queries, "index_bytes" and "threads" of faiss. Rows that the index does not
-        return count as not found. "lost" may be negative: by chance, or as an index breaks ties
-        arbitrarily.
+        `rank`) of all queries, "index_bytes" and "threads" of faiss.
 
     Raises:
         ImportError: If faiss is not installed.
@@ -67,7 +63,7 @@ def approximate_recall(
     faiss = load_faiss()
     for name, text in (("index", index), ("parameters", parameters or "")):
         check_type(isinstance(text, str), f"`{name}` must be a string", **{name: text})
-    search = search_of(embeddings, labels, gallery_embeddings, gallery_labels).in_one_array()
+    search = inputs.search_of(embeddings, labels, gallery_embeddings, gallery_labels).in_one_array()
     alone, counts = search.among_themselves, inputs.neighbour_counts(k, search.most)
     order = inputs.generator(seed).permutation(len(search.gallery))
     inputs.warn_of_misses(search.relevant)
@@ -104,15 +100,11 @@ def approximate_recall(
             approximate[i] += relevant[:, :count].any(axis=1).sum()
             limit = ranking.distances[:, count - 1, None]
             overlap[i] += (near[:, :count] <= limit).sum() / count
-    exact, approximate, overlap = (
-        dict(zip(counts, (total / len(search.kept)).tolist(), strict=True))
-        for total in (exact, approximate, overlap)
-    )
+    exact, approximate, overlap = (of / len(search.kept) for of in (exact, approximate, overlap))
+    means = exact, approximate, exact - approximate, overlap
+    means = [dict(zip(counts, of.tolist(), strict=True)) for of in means]
     return {
-        "exact": exact,
-        "approximate": approximate,
-        "lost": {count: exact[count] - approximate[count] for count in counts},
-        "overlap": overlap,
+        **dict(zip(("exact", "approximate", "lost", "overlap"), means, strict=True)),
         **seconds,
         "index_bytes": int(faiss.serialize_index(built).size),
         "threads": int(faiss.omp_get_max_threads()),

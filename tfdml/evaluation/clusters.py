@@ -17,20 +17,20 @@ MOST_ROWS = 10_000  # of affinity propagation, whose messages then take about 5 
 def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
     """Clusters embeddings by Euclidean distance, without labels, by scikit-learn.
 
-    For "affinity_propagation", of similarities -D**2 between all pairs, its `preference` is
-    bisected by logarithm, at most 20 times, until there are `num_clusters`; otherwise it warns and
-    returns the nearest number found. It takes about 48 * n**2 bytes (1.7 GB for 5,924 rows).
+    The `preference` of affinity propagation, of similarities -D**2, is bisected by logarithm, at
+    most 20 times, until there are `num_clusters`; otherwise it warns and returns the nearest number
+    found. It takes about 48 * n**2 bytes (1.7 GB for 5,924 rows).
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
         num_clusters: Integer from 1 to n.
         method: "kmeans", or "affinity_propagation" for at most 10,000 rows.
-        seed: Integer >= 0 and below 2**32; the same seed gives the same clusters.
-        restarts: Number of k-means restarts, >= 1, the best of which is kept. Papers use 1 to 10.
+        seed: Integer >= 0 and below 2**32.
+        restarts: Number of k-means restarts, >= 1, the best of which is kept.
 
     Returns:
-        (n,) int64, the cluster of every row, numbered from 0. k-means returns at most as many
-        clusters as there are different rows: a single one for collapsed embeddings.
+        (n,) int64, the cluster of every row, numbered from 0; of k-means at most as many as there
+        are different rows.
 
     Raises:
         TypeError, ValueError: As for `class_means`, or if an option is out of range.
@@ -57,7 +57,7 @@ def cluster(embeddings, num_clusters, *, method="kmeans", seed=0, restarts=1):
 
 
 def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1):
-    """NMI, AMI and pair F1 of a clustering of the embeddings into as many clusters as classes.
+    """NMI, AMI and pair F1 of the clusters of `cluster`, as many as there are classes.
 
     With Omega the clusters, C the classes, I their mutual information, H the entropy, E the mean
     over all clusterings of the same sizes, TP the pairs of rows that share a cluster and a class,
@@ -69,11 +69,10 @@ def clustering_scores(embeddings, labels, *, method="kmeans", seed=0, restarts=1
 
     NMI rises with the number of clusters by chance alone: random clusters of 60,502 rows, 11,316
     clusters and as many classes, score 0.81. AMI does not; its cost grows with clusters * classes.
-    `labels` are as for `class_means`; the other arguments and the errors are those of `cluster`.
+    `labels` are as for `class_means`, other arguments and errors as for `cluster`.
 
     Returns:
-        {"nmi", "ami", "f1"}, Python floats, >= 0 but for "ami", which is about 0 by chance; exactly
-        1 when the clusters are the classes, as with a single class.
+        {"nmi", "ami", "f1"}, Python floats: exactly 1 when the clusters are the classes.
 
     Source:
         Manning, Raghavan, Schuetze. Introduction to information retrieval. 2008, sec. 16.3.
@@ -112,19 +111,25 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     exponent = np.frexp(np.abs(embeddings).max())[1]  # squares neither overflow nor underflow
     scaled = np.ldexp(embeddings.astype(np.float64), -exponent)
     similarities = -squareform(pdist(scaled, "sqeuclidean"))
-    different = similarities.any()
-    alone = different and num_clusters == rows
-    nearest = np.arange(rows) if alone else np.zeros(rows, np.int64)
-    if different and 1 < num_clusters < rows:
+    if similarities.any() and num_clusters == rows:
+        return np.arange(rows)
+    nearest = np.zeros(rows, np.int64)
+    if similarities.any() and num_clusters > 1:
+        # With less damping some runs oscillate for ever; 15 iterations are too few for so much.
+        options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": seed}
+        engine = AffinityPropagation(affinity="precomputed", **options)
         # One exemplar is best if a second costs more than all distances to the first; each row is
         # its own exemplar if it prefers itself to the nearest other row.
         few = np.log(-similarities.sum(axis=0).max())
         many = np.log(-similarities[similarities < 0].max() / 2)
         for _ in range(20):
             middle = (few + many) / 2
-            clusters = _exemplars(similarities, -np.exp(middle), seed)
-            nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
+            engine.preference = -np.exp(middle)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
+                clusters = engine.fit_predict(similarities).astype(np.int64)
             count = clusters.max() + 1  # 0 if no row became an exemplar: all ids are -1
+            nearest = min(nearest, clusters, key=lambda ids: abs(ids.max() + 1 - num_clusters))
             if count == num_clusters:
                 break
             few, many = (middle, many) if count < num_clusters else (few, middle)
@@ -133,12 +138,3 @@ def _affinity_propagation(embeddings, num_clusters, seed):
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
         inputs.warn(f"{message}, the nearest number for any preference tried")
     return nearest
-
-
-def _exemplars(similarities, preference, seed):
-    # With less damping some runs oscillate for ever; 15 iterations are too few for so much.
-    options = {"damping": 0.9, "max_iter": 1000, "convergence_iter": 100, "random_state": seed}
-    engine = AffinityPropagation(affinity="precomputed", preference=preference, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a run that still oscillates has clusters too
-        return engine.fit_predict(similarities).astype(np.int64)

@@ -16,32 +16,22 @@ _TAKEN = ("labels", "images", "ids", "file", "allow_pickle")  # the last two by 
 
 
 class ScoredQueries(NamedTuple):
-    """Per-query values of a run.
+    """Per-query values of a run."""
 
-    Args:
-        values: {name: (n,) floats or booleans, finite}, one value per query.
-        labels: (n,) or (n, 1) integers of any size, the class id of each query.
-        images: {name: text, number or None} that identifies the images, such as dataset and split.
-        ids: (n,) texts, such as paths, that name the queries; None if there are none.
-    """
-
-    values: dict
-    labels: np.ndarray
-    images: dict
-    ids: np.ndarray | None = None
+    values: dict  # {name: (n,) floats or booleans, finite}
+    labels: np.ndarray  # (n,) or (n, 1) integers of any size, the class ids
+    images: dict  # {name: text, number or None}: the images, such as dataset and split
+    ids: np.ndarray | None = None  # (n,) texts that name the queries, such as paths
 
 
 def save_queries(path, values, labels, *, images, ids=None):
-    """Writes the values of each query to a compressed NumPy archive, for `compare`.
-
-    An existing archive is replaced atomically. Arguments are those of `ScoredQueries`.
+    """Writes the values of each query, as in `ScoredQueries`, to a NumPy archive for `compare`.
 
     Raises:
-        TypeError: If an argument has another type, or `images` cannot be written as JSON.
-        ValueError: If the shapes disagree, a value is not finite, or a name is reserved.
+        TypeError, ValueError: If an argument is not such, or a name is reserved.
     """
-    table = values_table(values)
-    labels = query_labels(labels, table)
+    table = _table(values)
+    labels = _query_labels(labels, table)
     texts = len(labels) if ids is None else len(ids)
     check(texts == len(labels), "`ids` must have one text per query", ids=texts, labels=len(labels))
     taken = sorted(set(values) & set(_TAKEN))
@@ -65,7 +55,7 @@ def load_queries(path):
             labels, images = arrays.pop("labels"), json.loads(str(arrays.pop("images")))
             ids = arrays.pop("ids", None)
             check_type(isinstance(images, dict), "`images` must be a dict", images=images)
-            labels = query_labels(labels, values_table(arrays))
+            labels = _query_labels(labels, _table(arrays))
         except Exception as error:  # errors of zipfile, zlib, json and NumPy have no common class
             cause = "is not an archive of per-query values, or damaged"
             raise ValueError(f"{path} {cause} ({error})") from error
@@ -73,29 +63,18 @@ def load_queries(path):
 
 
 def class_averages(values, labels):
-    """Mean value of each class.
-
-    Args:
-        values: (n,) finite floats, such as one of `retrieval_scores_per_query`.
-        labels: (n,) or (n, 1) integers of any size, the classes of the values.
+    """Mean of (n,) finite values in each class of (n,) or (n, 1) integers.
 
     Returns:
         Three arrays: (C,) class ids, ascending; (C,) float64 means; (C,) numbers of values.
-
-    Raises:
-        TypeError: If `labels` are not integers or `values` not numbers.
-        ValueError: If the shapes disagree, nothing is given, or a value is not finite.
     """
-    table = values_table({"values": values})
-    classes, sums, sizes = _class_sums(table, query_labels(labels, table))
+    table = _table({"values": values})
+    classes, sums, sizes = _class_sums(table, _query_labels(labels, table))
     return classes, sums[:, 0] / sizes, sizes
 
 
 def macro_average(values, labels):
-    """Mean over classes of the class means, a Python float: every class has the same weight.
-
-    Arguments and errors are those of `class_averages`.
-    """
+    """Mean over classes of `class_averages`, with its arguments and errors, a Python float."""
     return float(np.mean(class_averages(values, labels)[1]))
 
 
@@ -108,56 +87,52 @@ def bootstrap_intervals(values, labels=None, *, confidence=0.95, rounds=1000, se
         mean = sum over drawn c of (sum of v[q] in c) / sum over drawn c of (number of q in c)
 
     The interval reaches from the (1 - confidence) / 2 to the (1 + confidence) / 2 quantile of these
-    means. All scores share the draws. Without labels, queries are drawn instead: an interval most
-    often far too narrow for new classes.
-
-    It covers neither the seed of the training nor a gallery of another size, and is too narrow for
-    few classes: in simulations, a nominal 95% interval held the true mean in 90% of the trials with
-    10 classes, in 93% with 20 and in 95% with 50.
+    means. All scores share the draws. It covers neither the seed of the training nor a gallery of
+    another size, and is too narrow for few classes: in simulations, a nominal 95% interval held the
+    true mean in 90% of the trials with 10 classes, in 93% with 20 and in 95% with 50.
 
     Args:
         values: {name: (n,) floats or booleans, finite}, one value per query, such as its hits.
-        labels: (n,) or (n, 1) integers of any size, the class id of each query. Default: none.
+        labels: (n,) or (n, 1) integers of any size, the class id of each query. Without them
+            queries are drawn, for an interval most often far too narrow for new classes.
         confidence: Share of the means inside the interval; > 0 and < 1.
         rounds: Number of means, of which two or more must lie outside of the interval.
-        seed: Integer >= 0, seed of the draws; the same seed gives the same intervals.
+        seed: Integer >= 0, seed of the draws.
 
     Returns:
         {name: (low, high)}, Python floats, low <= high.
 
     Raises:
-        TypeError, ValueError: As for `class_averages`, or if `values` is no dict, there is only one
-            class or query, or an option is out of range.
+        TypeError, ValueError: If an argument is not such, or there is only one class or query.
 
     Source:
         Efron. Bootstrap methods: another look at the jackknife. Annals of Statistics 1979.
         Efron, Tibshirani. An introduction to the bootstrap. 1993, ch. 13 (intervals) and 15 (p).
         Field, Welsh. Bootstrapping clustered data. JRSS B 2007 (whole classes).
     """
-    (low, high), _ = _bootstrap(values_table(values), labels, confidence, rounds, seed)
+    (low, high), _ = _bootstrap(_table(values), labels, confidence, rounds, seed)
     return dict(zip(values, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 
 def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1000, seed=0):
     """Differences of the scores of two models on the same queries, with confidence intervals.
 
-    The interval is that of `bootstrap_intervals` for values - baseline, query by query: a draw of
-    easy classes raises both scores but hardly changes their difference. Over the rounds
+    The interval is that of `bootstrap_intervals` for values - baseline. Over the rounds
 
         p = min(1, 2 * (1 + min(#(mean <= 0), #(mean >= 0))) / (rounds + 1))
 
     is the two-sided p-value, of these two models on new classes: not of the methods that trained
-    them, which takes several seeds. Options, errors and source are those of `bootstrap_intervals`.
+    them, which takes several seeds. Other arguments, errors and source are those of
+    `bootstrap_intervals`.
 
     Args:
-        values: {name: (n,) floats or booleans, finite}, one value per query.
-        baseline: The same for the other model, with the same names in any order.
+        baseline: The `values` of the other model, with the same names in any order.
 
     Returns:
         {name: {"difference", "low", "high", "p"}}, Python floats; the difference is the mean of
         `values` minus that of `baseline`.
     """
-    table, base = values_table(values), values_table(baseline, "baseline")
+    table, base = _table(values), _table(baseline, "baseline")
     names, queries = list(baseline), (len(table), len(base))
     same = set(values) == set(names) and len(table) == len(base)
     expectation = "`values` and `baseline` must have the same names and number of queries"
@@ -166,12 +141,8 @@ def paired_bootstrap(values, baseline, labels=None, *, confidence=0.95, rounds=1
     (low, high), means = _bootstrap(differences, labels, confidence, rounds, seed)
     other_side = np.minimum((means <= 0).sum(axis=1), (means >= 0).sum(axis=1))
     p = np.minimum(1, 2 * (1 + other_side) / (rounds + 1))
-    found = np.stack([differences.mean(axis=0), low, high, p], axis=1).tolist()
-    keys = ("difference", "low", "high", "p")
-    return {
-        name: dict(zip(keys, numbers, strict=True))
-        for name, numbers in zip(values, found, strict=True)
-    }
+    found = {"difference": differences.mean(axis=0), "low": low, "high": high, "p": p}
+    return {name: {key: float(of[i]) for key, of in found.items()} for i, name in enumerate(values)}
 
 
 def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
@@ -185,12 +156,11 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         {"images", "queries", "classes", "confidence", "rounds", "seed", "left_out", "runs"}, which
         JSON can hold. "runs" is {run: {score: {"score", "low", "high", "difference"}}} for the
         scores that all runs have; "difference" is that of `paired_bootstrap` to the first run,
-        which has none. "left_out" lists the scores that some run lacks.
+        which has none. "left_out" lists the other scores.
 
     Raises:
-        TypeError: If `runs` is not a dict.
-        ValueError: If runs are of different images or have no score in common, there is only one
-            run or class, or an option is out of range.
+        TypeError, ValueError: As for `bootstrap_intervals`, or if runs are of different images or
+            have no score in common.
     """
     check_type(isinstance(runs, dict), "`runs` must be a dict", runs=type(runs).__name__)
     check(len(runs) > 1, "`runs` must be two or more", runs=list(runs))
@@ -200,8 +170,6 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
         mine, other = _facts(baseline, named), _facts(run, named)
         fact = next((fact for fact in mine | other if mine.get(fact) != other.get(fact)), "")
         expectation = f"`runs` must be scored on the same images: {fact} differs"
-        if fact == "content":
-            expectation += ". Scores of earlier versions lack the sizes of files: score those again"
         check(not fact, expectation, **{fact: {first: mine.get(fact), name: other.get(fact)}})
     scores = {name: list(run.values) for name, run in runs.items()}
     shared = [name for name in baseline.values if all(name in each for each in scores.values())]
@@ -209,9 +177,9 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
     options = {"confidence": confidence, "rounds": rounds, "seed": seed}
     values = {(name, score): run.values[score] for name, run in runs.items() for score in shared}
     base = {(name, score): baseline.values[score] for name, score in values}
-    intervals = bootstrap_intervals(values, baseline.labels, **options)
     differences = paired_bootstrap(values, base, baseline.labels, **options)
     compared = {name: {} for name in runs}
+    intervals = bootstrap_intervals(values, baseline.labels, **options)
     for (name, score), (low, high) in intervals.items():
         mean = float(np.mean(values[name, score]))
         compared[name][score] = {"score": mean, "low": low, "high": high}
@@ -228,10 +196,7 @@ def compare(runs, *, confidence=0.95, rounds=1000, seed=0):
 
 
 def comparison_table(comparison):
-    """Text table of the result of `compare`: for each score, one line per run with its difference.
-
-    A star marks a difference whose interval excludes 0.
-    """
+    """Text of what `compare` returns; a star marks a difference whose interval excludes 0."""
     runs, lines = comparison["runs"], []
     first, width = next(iter(runs)), max(map(len, runs))
     for score in without_twins(runs[first]):
@@ -250,7 +215,7 @@ def comparison_table(comparison):
     return "\n".join(lines)
 
 
-def values_table(values, name="values"):
+def _table(values, name="values"):
     """{name: (n,) numbers} as an array, checked: (n, m) float64, one column per score."""
     expectation = f"`{name}` must be a dict of one array per score"
     check_type(isinstance(values, dict), expectation, **{name: type(values).__name__})
@@ -267,7 +232,7 @@ def values_table(values, name="values"):
     return np.stack([array.astype(np.float64) for array in arrays.values()], axis=1)
 
 
-def query_labels(labels, table):
+def _query_labels(labels, table):
     """Labels as an array, checked: (n,) integers, one for each row of a table of values."""
     labels = inputs.class_ids(labels)
     expectation = "`labels` and `values` must have the same number of queries"
@@ -289,7 +254,7 @@ def _bootstrap(table, labels, confidence, rounds, seed):
     expectation = "`rounds` must leave 2 or more means outside of the interval"
     check(rounds * (1 - confidence) > 2 - 1e-9, expectation, rounds=rounds, confidence=confidence)
     rng, kind = inputs.generator(seed), "queries" if labels is None else "classes"
-    labels = np.arange(len(table)) if labels is None else query_labels(labels, table)
+    labels = np.arange(len(table)) if labels is None else _query_labels(labels, table)
     _, sums, sizes = _class_sums(table, labels)
     groups = len(sizes)
     check(groups > 1, f"`values` must be of two {kind} or more", **{kind: groups})

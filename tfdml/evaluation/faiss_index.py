@@ -21,11 +21,7 @@ def load_faiss() -> Any:
 
 @contextlib.contextmanager
 def as_value_error(received):
-    """Turns an error of faiss into a ValueError with the received values.
-
-    Args:
-        received: {name: value}, among them those that faiss may have rejected.
-    """
+    """Turns an error of faiss into a ValueError with the received {name: value}."""
     try:
         yield
     except RuntimeError as error:  # its message begins with a location in the source of faiss
@@ -43,17 +39,7 @@ class FaissIndex:
         return self._faiss.ntotal
 
     def search(self, rows, count, **options):
-        """The rows nearest to other rows.
-
-        Args:
-            rows: (n, dim) float32.
-            count: Rows to find for each.
-            **options: Of `search` of the index of faiss.
-
-        Returns:
-            (n, count) int64 ids, nearest first, -1 where no more were found, and the (n, count)
-            float64 distances.
-        """
+        """The (n, count) int64 ids nearest to (n, dim) rows, -1 for none, and their distances."""
         squared, ids = self._faiss.search(np.ascontiguousarray(rows, np.float32), count, **options)
         return ids, np.sqrt(np.maximum(squared.astype(np.float64), 0))
 

@@ -7,10 +7,7 @@ from tfdml.evaluation.nearest_mean import unit_rows
 
 
 def split_levels(embeddings, levels):
-    """Splits (n, levels * dim) floats of a network with several exits by level.
-
-    Returns:
-        List of `levels` arrays (n, dim), from the shallowest level to the deepest.
+    """Splits (n, levels * dim) floats into a list of (n, dim), from the shallowest level on.
 
     Raises:
         TypeError, ValueError: If they are not floats, or the width is not a multiple of `levels`.
@@ -31,9 +28,6 @@ def weigh_levels(embeddings, level_weights):
         embeddings: (n, levels * dim) floats; each level is first scaled to unit length.
         level_weights: One number >= 0 per level, not all 0.
 
-    Returns:
-        (n, levels * dim) floats; zeros stay zeros.
-
     Source:
         Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, section 3.3 and its
         released code, with (1, 2, 3) for Cars196, (1, 1, 2) for CUB-200-2011 and (1, 1, 1) for
@@ -53,11 +47,7 @@ def weigh_levels(embeddings, level_weights):
 
 
 def first_dims(embeddings, dims):
-    """Cuts embeddings to their first numbers, for models trained to be cut short.
-
-    Args:
-        embeddings: (n, dim) floats.
-        dims: Integer, numbers to keep, 1 to dim.
+    """Cuts (n, dim) floats to their first numbers, for models trained to be cut short.
 
     Returns:
         (n, dims) floats, of unit length again if all rows had it.

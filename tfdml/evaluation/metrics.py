@@ -8,8 +8,6 @@ from tfdml.checks import check, unknown_name
 from tfdml.evaluation import inputs
 
 _SAME_AS_RECALL = ("precision@1", "ndcg@1")  # equal to recall@1
-
-
 METRICS = ("recall", "precision", "map", "map@r", "r_precision", "mrr", "ndcg")
 _AT_K = {"recall", "precision", "ndcg"}
 
@@ -44,11 +42,7 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, metrics, k, gallery_size):
-        """Checks `metrics`, one name or several or None for all, and `k` if one of them needs it.
-
-        Raises:
-            ValueError: If there is no name, one that is not in `METRICS`, or `k` is out of range.
-        """
+        """Checks `metrics`, a name or several or None for all, and `k` if one of them needs it."""
         names = METRICS if metrics is None else [metrics] if isinstance(metrics, str) else metrics
         names = list(dict.fromkeys(names))
         check(names, "`metrics` must not be empty", metrics=metrics)

@@ -16,8 +16,7 @@ def class_means(embeddings, labels, *, normalize=False):
         normalize: Whether the means are scaled to unit length; a mean of 0 stays 0.
 
     Returns:
-        `(ids, means)`: (classes,) class ids, ascending, in the dtype of the labels, and
-        (classes, dim) float64.
+        (classes,) class ids, ascending, in the dtype of the labels, and (classes, dim) float64.
 
     Raises:
         TypeError: If `labels` are not integers or `embeddings` not floats.
@@ -36,11 +35,10 @@ def class_means(embeddings, labels, *, normalize=False):
 def class_density(embeddings, labels):
     """Mean squared distance of the unit rows of each class to their mean: 0 dense, 1 sparse.
 
-    For unit rows it is 1 - |mean|². A class of a single row has 0; zero rows stay zero. Arguments
-    and errors are those of `class_means`; rows may have any length.
+    Arguments and errors are those of `class_means`; rows, of any length, are made unit rows first.
 
     Returns:
-        (classes,) float64 in [0, 1], in the order of the class ids.
+        (classes,) float64 in [0, 1], in the order of the class ids; 0 for a single row.
 
     Source:
         Li, Yao, Chao, Chen, Mei. Density adaptivity in deep metric learning. 2019, section III.
@@ -66,12 +64,10 @@ def nearest_class_mean(
         top-K = share of test rows x, of class y, with fewer than K classes c != y for which
                 D(x, mu_c) <= D(x, mu_y)
 
-    So ties count against the row, and collapsed embeddings score 0. Errors are those of
-    `class_means`.
+    So ties count against the row. Errors are those of `class_means`.
 
     Args:
-        train_embeddings, train_labels: As for `class_means`; taken as given: not normalised.
-        test_embeddings, test_labels: The same of the rows to classify.
+        train_embeddings, train_labels, test_embeddings, test_labels: As for `class_means`.
         k: Positive integer or several, at most the number of classes with training rows.
         renormalize_means: Whether the means are scaled to unit length, for rows of unit length.
 
@@ -83,31 +79,24 @@ def nearest_class_mean(
         Mensink, Verbeek, Perronnin, Csurka. Distance-based image classification: generalizing to
         new classes at near-zero cost. PAMI 2013; Huang, Loy, Tang. Local
         similarity-aware deep feature embedding. NIPS 2016, Table 2.
-        Differs: no metric is learned on top of the embedding; ties count against the row.
+        Differs: no metric is learned on top of the embedding.
     """
     hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
     return {count: float(np.mean(hit)) for count, hit in hits.items()}
 
 
 def nearest_class_mean_per_query(
-    train_embeddings,
-    train_labels,
-    test_embeddings,
-    test_labels,
-    *,
-    k=(1, 5),
-    renormalize_means=False,
+    train_embeddings, train_labels, test_embeddings, test_labels, **options
 ):
-    """Whether `nearest_class_mean`, with the same arguments and errors, counts a row as a hit.
+    """{"top1": (n,) values of 0 and 1, ...}, of which `nearest_class_mean` returns the means.
 
-    Returns:
-        {"top1": values, ...}, each (n,) float64 of 0 and 1 in the order of the test rows.
+    Arguments and errors are the same.
     """
-    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
+    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, **options)
     return {f"top{count}": hit for count, hit in hits.items()}
 
 
-def _hits(train, train_labels, test, test_labels, k, renormalize_means):
+def _hits(train, train_labels, test, test_labels, k=(1, 5), renormalize_means=False):
     train, train_labels = inputs.embeddings_and_labels(train, train_labels, "train_")
     test, test_labels = inputs.embeddings_and_labels(test, test_labels, "test_")
     inputs.check_alike("dim", train_embeddings=train, test_embeddings=test)

@@ -14,7 +14,7 @@ from tfdml.evaluation.ranking import rank
 def pair_histogram(embeddings, labels) -> Any:
     """The `Histogram` of all pairs; arguments and errors as for `distance_statistics`."""
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
-    _rows_by_class(labels)
+    _class_sizes(labels)
     return rank(embeddings, labels, nearest=0, depth=0, histogram=True).histogram
 
 
@@ -27,17 +27,15 @@ def distance_statistics(embeddings, labels):
               / (variance of positive D + variance of negative D)
 
     The larger `lda`, the better a threshold separates both kinds of pairs, at any scale. Distances
-    are exact to about 1e-10 of the largest.
+    are exact to about 1e-10 of the largest; published ones are of rows of unit length.
 
     Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised. Published values are
-            for rows of unit length, with distances from 0 to 2.
+        embeddings: (n, dim) floats, finite; taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per row.
 
     Returns:
         {"positive_mean", "positive_variance", "negative_mean", "negative_variance", "lda"}, Python
-        floats. Variances divide by the number of pairs. If both are 0, `lda` is infinite, or 0 if
-        the means are equal too, as with collapsed embeddings.
+        floats. If both variances are 0, `lda` is infinite, or 0 if the means are equal too.
 
     Raises:
         TypeError, ValueError: As for `class_means`, or if no two rows share a class, or all do.
@@ -50,16 +48,16 @@ def distance_statistics(embeddings, labels):
 
 def statistics_of(histogram):
     """As `distance_statistics`, from a `Histogram`."""
-    statistics = {}
-    with np.errstate(over="ignore", under="ignore"):
-        for kind in ("positive", "negative"):
-            statistics[f"{kind}_mean"] = getattr(histogram, f"{kind}_mean")
-            deviation = getattr(histogram, f"{kind}_deviation")
-            statistics[f"{kind}_variance"] = float(np.square(deviation))
     gap = abs(histogram.negative_mean - histogram.positive_mean)
     spread = np.hypot(histogram.negative_deviation, histogram.positive_deviation)
-    statistics["lda"] = float((gap / spread) ** 2) if spread else (np.inf if gap else 0.0)
-    return statistics
+    with np.errstate(over="ignore", under="ignore"):
+        return {
+            "positive_mean": histogram.positive_mean,
+            "positive_variance": float(np.square(histogram.positive_deviation)),
+            "negative_mean": histogram.negative_mean,
+            "negative_variance": float(np.square(histogram.negative_deviation)),
+            "lda": float((gap / spread) ** 2) if spread else (np.inf if gap else 0.0),
+        }
 
 
 def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e-3)):
@@ -81,27 +79,15 @@ def verification_scores(embeddings, labels, *, false_match_rates=(1e-1, 1e-2, 1e
     Returns:
         A dict of Python floats:
 
-        * "auc": 1 if a threshold separates both kinds, 0.5 for collapsed embeddings.
-        * "auc_error": bound of the error of `auc`; 0.0 up to 8.4 million pairs.
+        * "auc", and "auc_error", the bound of its error: 0.0 up to 8.4 million pairs.
         * "equal_error_rate": mean of the false-non-match and false-match rates at the threshold
-          where they are nearest to each other; 0 to 1.
-        * "equal_error_threshold": that threshold; -1.0 if no pair matches there.
-        * "true_match_rates": {false_match_rate: true-match rate} at "thresholds".
-        * "thresholds": {false_match_rate: largest threshold within that rate}, as of
-          `calibrate_threshold`.
+          where they are nearest to each other, "equal_error_threshold".
+        * "thresholds": {false_match_rate: that of `calibrate_threshold`}.
+        * "true_match_rates": {false_match_rate: true-match rate} at these.
 
     Source:
         Fawcett. An introduction to ROC analysis. Pattern Recognition Letters 2006, 27(8).
         Differs: rates are not interpolated between thresholds.
-
-    Example:
-        Positive distances 1 and 3, negative ones 4, 7, 3 and 6: one of 8 comparisons is a tie.
-
-        >>> from tfdml.evaluation import verification_scores
-        >>> line = np.array([[0.0], [1.0], [4.0], [7.0]])
-        >>> scores = verification_scores(line, np.array([0, 0, 1, 1]), false_match_rates=0.1)
-        >>> scores["auc"], scores["equal_error_rate"], scores["true_match_rates"]
-        (0.9375, 0.125, {0.1: 0.5})
     """
     rates = list(false_match_rates) if np.iterable(false_match_rates) else [false_match_rates]
     check(len(rates), "`false_match_rates` must not be empty", false_match_rates=false_match_rates)
@@ -132,16 +118,13 @@ def verification_of(histogram, rates):
 def verification_curve(embeddings, labels, *, points=1000):
     """ROC curve: match rates over all thresholds on distance, for plotting.
 
-    Half of the points are spread evenly along the curve, half evenly over the logarithm of the
-    false-match rate; each is exact. Other arguments and errors are those of `distance_statistics`.
-
-    Args:
-        points: Largest number of points; >= 2.
+    Of at most `points`, 2 or more, half are spread evenly along the curve, half evenly over the
+    logarithm of the false-match rate; each is exact. Other arguments and errors are those of
+    `distance_statistics`.
 
     Returns:
-        {"false_match_rate", "true_match_rate", "threshold"}, non-decreasing float64 arrays of
-        equal length. The first point is (0, 0, -1), where no pair matches, the last (1, 1, largest
-        distance).
+        {"false_match_rate", "true_match_rate", "threshold"}, non-decreasing float64 arrays of equal
+        length, from (0, 0, -1), where no pair matches, to (1, 1, largest distance).
     """
     points = inputs.whole_number(points, "points", at_least=2)
     histogram = pair_histogram(embeddings, labels)
@@ -159,17 +142,14 @@ def verification_curve(embeddings, labels, *, points=1000):
 
 
 def calibrate_threshold(embeddings, labels, *, false_match_rate):
-    """Finds the largest threshold on distance within a false-match rate.
+    """Finds the largest threshold on distance within a false-match rate, a Python float.
 
-    It lies just below the nearest negative pair that may not match, and all that tie with it.
-    Other arguments and errors are those of `distance_statistics`.
+    It lies just below the nearest negative pair that may not match, and all that tie with it; -1.0,
+    which matches no pair, if too many negative pairs are at distance 0. Other arguments and errors
+    are those of `distance_statistics`.
 
     Args:
         false_match_rate: Share of the negative pairs that may match; >= 0 and < 1.
-
-    Returns:
-        A Python float, the distance at or below which a pair matches; -1.0, which matches no pair,
-        if too many negative pairs are at distance 0, as with collapsed embeddings.
     """
     check_share(false_match_rate=false_match_rate)
     scores = verification_of(pair_histogram(embeddings, labels), [false_match_rate])
@@ -177,17 +157,14 @@ def calibrate_threshold(embeddings, labels, *, false_match_rate):
 
 
 def rates_at_threshold(embeddings, labels, threshold):
-    """Match rates of positive and of negative pairs at a threshold on distance.
+    """{"false_match_rate", "true_match_rate"} of pairs at a threshold on distance, Python floats.
 
-    Exact up to 8.4 million pairs; of more, those in the bin of the threshold do not match.
-    Other arguments and errors are those of `distance_statistics`.
+    Exact up to 8.4 million pairs; of more, those in the bin of the threshold do not match. Other
+    arguments and errors are those of `distance_statistics`.
 
     Args:
         threshold: Euclidean distance, not squared, at or below which a pair matches; a negative one
             matches none. Distances that agree with it to 10 digits match.
-
-    Returns:
-        {"false_match_rate", "true_match_rate"}, Python floats.
     """
     check_number(threshold=threshold)
     check(not np.isnan(threshold), "`threshold` must not be NaN", threshold=threshold)
@@ -205,7 +182,8 @@ def rates_of(histogram, threshold):
 def sample_pairs(labels, count, *, seed=0):
     """Two (count, 2) arrays of row numbers: positive and negative pairs, drawn with replacement."""
     rng = np.random.default_rng(seed)
-    by_class, sizes = _rows_by_class(inputs.class_ids(labels))
+    labels = inputs.class_ids(labels)
+    sizes, by_class = _class_sizes(labels), np.argsort(labels, kind="stable")
     starts, rows = np.cumsum(sizes) - sizes, len(by_class)
     # A row is drawn with probability proportional to its number of partners, then a partner:
     # cyclically in class order, from the row itself or, for negatives, from the end of its class.
@@ -246,10 +224,9 @@ def _below(distance):
     return float(distance * (1 - 2.0**-33)) if distance > 0 else -1.0
 
 
-def _rows_by_class(labels):
-    """Numbers of the rows in the order of their classes, and the sizes of these."""
-    by_class = np.argsort(labels, kind="stable")
+def _class_sizes(labels):
+    """(C,) numbers of rows of the classes, of which there are pairs of both kinds."""
     _, sizes = np.unique(labels, return_counts=True)
     expectation = "`labels` must hold two classes or more, and two rows or more of one of them"
     check(1 < len(sizes) < len(labels), expectation, rows=len(labels), classes=len(sizes))
-    return by_class, sizes
+    return sizes

@@ -13,10 +13,10 @@ from tfdml.evaluation.retrieval import retrieval_scores
 def few_shot_accuracies(
     embeddings, labels, *, shots=None, k=(1, 5), draws=10, seed=0, renormalize_means=False
 ):
-    """Accuracies of the nearest class mean, with means of a few random rows of each class.
+    """Accuracies of `nearest_class_mean`, with means of a few random rows of each class.
 
-    Each draw shuffles the rows of every class, averages the first and classifies the rest with
-    `nearest_class_mean`, whose other arguments and errors it has.
+    Each draw averages some rows of every class and classifies the rest. Other arguments and errors
+    are those of `nearest_class_mean`.
 
     Args:
         shots: Rows of each class for its mean, at most all but one; None for half of its rows,
@@ -25,9 +25,6 @@ def few_shot_accuracies(
 
     Returns:
         {K: list of the accuracies of the draws}, Python floats in [0, 1], K ascending.
-
-    Raises:
-        ValueError: If no class has two rows.
 
     Source:
         Mensink et al., as for `nearest_class_mean`, who take half of the images of ImageNet-10K.
@@ -55,10 +52,7 @@ def few_shot_accuracies(
 
 
 def few_shot_scores(embeddings, labels, **options):
-    """{"scores": {"top1": mean, ...}, "deviations": the same} of `few_shot_accuracies`, over draws.
-
-    Deviations divide by draws - 1 and are missing for a single draw.
-    """
+    """{"scores": {"top1": mean, ...}, "deviations": the same of several draws}."""
     accuracies = few_shot_accuracies(embeddings, labels, **options)
     averages = {f"top{k}": _average(values) for k, values in accuracies.items()}
     scores, deviations = ({name: pair[i] for name, pair in averages.items()} for i in (0, 1))
@@ -73,12 +67,10 @@ def one_per_class_scores(
 
     Each draw takes one row of every class for the gallery; all other rows are the queries. So map
     is the mean reciprocal rank, and a class with a single row only adds a distractor. Arguments and
-    errors are those of `retrieval_scores`, with `k` at most the number of classes, and for `draws`
-    and `seed` those of `few_shot_accuracies`.
+    errors are those of `retrieval_scores` and, for `draws` and `seed`, `few_shot_accuracies`.
 
     Returns:
-        {name: (mean, deviation)} of Python floats over the draws; the standard deviation divides by
-        draws - 1 and is 0 for one draw.
+        {name: (mean, standard deviation)}, Python floats; the deviation of one draw is 0.
 
     Source:
         Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between

@@ -8,7 +8,6 @@ import numpy as np
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 from tfdml.evaluation.pair_distances import DistanceCounter, Histogram
-from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
 _COUNTED_ROWS = 128  # at once, so that what is counted stays in the cache
@@ -17,11 +16,7 @@ _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confus
 
 
 class RelevantRanks(NamedTuple):
-    """Ranks of relevant rows up to the depth that was asked for, sorted by query, then by place.
-
-    The i-th relevant row of a query has rank i plus the number of rows of other classes that are at
-    least as near.
-    """
+    """Ranks of relevant rows up to the depth that was asked for, sorted by query, then by place."""
 
     query: np.ndarray  # (t,) int32
     place: np.ndarray  # (t,) int32, 1 for the nearest relevant row
@@ -29,7 +24,7 @@ class RelevantRanks(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What `rank` finds; queries in the order given, without those of ignored classes."""
+    """What `rank` finds; queries in the order given."""
 
     relevant: np.ndarray  # (n,) number of relevant rows of each query
     relevant_ranks: RelevantRanks
@@ -51,10 +46,9 @@ def rank(
     histogram=False,
     groups=None,
     gallery_groups=None,
-    ignored_labels=(),
     own=None,
 ):
-    """Ranks the gallery rows for each query; every score of retrieval is a reading of the result.
+    """The `Ranking` of the gallery rows for each query, of which retrieval scores are readings.
 
     The relevant rows of query q are the gallery rows of its class without q itself. With D[q, j]
     the Euclidean distance, the i-th nearest relevant row m has rank
@@ -68,7 +62,7 @@ def rank(
 
     One product of all pairs in tiles, in threads, fills everything, after another of the rows of
     each class. Besides 4 bytes per number given it takes 12 bytes per relevant row, and some tiles
-    per thread. Arguments and errors not listed are those of `retrieval_scores`.
+    per thread. Other arguments and errors are those of `retrieval_scores`.
 
     Args:
         gallery_embeddings: (m, dim) floats searched in, in memory or as a memory map; or a list or
@@ -79,13 +73,10 @@ def rank(
         depth: Largest rank needed, for all queries or (n,) for each; 0 ranks no relevant rows.
             Default: no limit.
         first_only: Whether only the nearest relevant row of each query is ranked.
-        histogram: Whether the distances of all unordered pairs of queries are counted. Products are
-            then in float64. Without a gallery, groups and similarity.
+        histogram: Whether the distances of all pairs of queries are counted, from products in
+            float64. Without a gallery, groups and similarity.
         own: (n,) or (n, w) gallery rows that are the queries themselves, which are excluded; -1 for
             none.
-
-    Returns:
-        `Ranking`.
 
     Example:
         >>> line, labels = np.array([[0.0], [1.0], [3.0], [3.5]]), np.array([0, 1, 0, 1])
@@ -93,9 +84,8 @@ def rank(
         >>> ranking.relevant_ranks.rank.tolist(), ranking.nearest[:, 0].tolist()
         ([2, 3, 3, 2], [1, 0, 3, 2])
     """
-    options = {"groups": groups, "gallery_groups": gallery_groups, "own": own}
-    options["ignored_labels"] = ignored_labels
-    search = search_of(embeddings, labels, gallery_embeddings, gallery_labels, **options)
+    kind = {"groups": groups, "gallery_groups": gallery_groups, "own": own}
+    search = inputs.search_of(embeddings, labels, gallery_embeddings, gallery_labels, **kind)
     plain = search.among_themselves and groups is None and similarity is None
     check(plain or not histogram, "`histogram` counts the pairs of queries among themselves")
     inputs.check_callable_or_none(similarity=similarity)
@@ -105,20 +95,14 @@ def rank(
 
 
 def nearest_neighbours(embeddings, k):
-    """Finds the K nearest other rows of every row, nearest first.
+    """Finds the K nearest other rows of every row: (n, k) int64 row numbers, nearest first.
 
     Distances are those of float64 differences, with ties in the order of row numbers; of several
-    rows that float32 cannot tell from the K-th, any may be found.
+    rows that float32 cannot tell from the K-th, any may be found. Errors: as for `class_means`.
 
     Args:
         embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        k: Neighbours of each row, from 1 to n - 1, without the row itself, but with its duplicates.
-
-    Returns:
-        (n, k) int64 row numbers.
-
-    Raises:
-        TypeError, ValueError: As for `class_means`, or if `k` is out of range.
+        k: Integer from 1 to n - 1.
     """
     embeddings = inputs.finite_rows(embeddings)
     k = inputs.whole_number(k, "k", at_least=1)

@@ -4,7 +4,6 @@ import numpy as np
 
 from tfdml.checks import check, check_type
 from tfdml.evaluation import inputs
-from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
 from tfdml.evaluation.tiles import slices_of
 
@@ -13,14 +12,7 @@ _CANDIDATES_AT_ONCE = 2**20  # candidates per block of queries: 50 MB of indices
 
 
 def recall_after_reranking(
-    embeddings,
-    labels,
-    k=(1, 2, 4, 8),
-    *,
-    similarity,
-    candidates=100,
-    gallery_embeddings=None,
-    gallery_labels=None,
+    embeddings, labels, k=(1, 2, 4, 8), *, similarity, candidates=100, **gallery
 ):
     """Recall@K after a learned similarity reranks the nearest rows by distance.
 
@@ -34,31 +26,21 @@ def recall_after_reranking(
         similarity: Callable of rows (i, dim) and (i, dim), i at most 8,192, that returns the (i,)
             scores of the pairs: finite, larger for nearer rows. An example is a `PDDM` layer.
         candidates: Rows ranked per query; at most the gallery size, excluding the query itself.
+        **gallery: `gallery_embeddings` and `gallery_labels`.
 
     Returns:
-        {K: recall} with Python floats in [0, 1], K ascending. A query without another row of its
-        class is a miss, with a warning; another warns of best scores that are all equal.
+        {K: recall} with Python floats in [0, 1], K ascending.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, section 4.
         Differs: the paper ranks whole galleries, of 5,924 and 8,131 rows.
     """
-    data = embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    search, counts = _checked(*data)
+    search, counts = _checked(embeddings, labels, k, similarity, candidates, **gallery)
     return _recalls(search, similarity, candidates, counts)
 
 
 def exact_and_reranked_recall(
-    embeddings,
-    labels,
-    k=(1, 2, 4, 8),
-    *,
-    similarity,
-    candidates=100,
-    gallery_embeddings=None,
-    gallery_labels=None,
-    queries=1000,
-    seed=0,
+    embeddings, labels, k=(1, 2, 4, 8), *, similarity, candidates=100, queries=1000, seed=0, **more
 ):
     """Recall@K of ranking the whole gallery by a learned similarity, and of reranking candidates.
 
@@ -67,14 +49,12 @@ def exact_and_reranked_recall(
     and errors are those of `recall_after_reranking`.
 
     Args:
-        queries: Largest number of queries, drawn at random if there are more; >= 1.
-        seed: Integer >= 0, seed of the sample.
+        queries: Largest number of queries, drawn at random by the `seed` if there are more.
 
     Returns:
         Two dicts {K: recall}: of the exact ranking and of the reranked candidates.
     """
-    data = embeddings, labels, k, similarity, candidates, gallery_embeddings, gallery_labels
-    search, counts = _checked(*data)
+    search, counts = _checked(embeddings, labels, k, similarity, candidates, **more)
     queries, rng = inputs.whole_number(queries, "queries", at_least=1), inputs.generator(seed)
     if queries < len(search.kept):
         drawn = rng.choice(len(search.kept), queries, replace=False)
@@ -88,10 +68,6 @@ def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
 
     Other arguments and errors are those of `recall_after_reranking`.
 
-    Args:
-        embeddings: (n, dim) floats, finite; taken as given: not normalised.
-        k: Integer, neighbours of each row; at most `candidates`.
-
     Returns:
         (n, k) int64 row numbers by descending score; equal scores by ascending distance.
     """
@@ -104,10 +80,10 @@ def reranked_neighbours(embeddings, k, *, similarity, candidates=100):
     return np.take_along_axis(rows, order, axis=1)
 
 
-def _checked(embeddings, labels, k, similarity, candidates, *gallery):
+def _checked(embeddings, labels, k, similarity, candidates, **gallery):
     """The arguments as a `Search` and a list of numbers K."""
     check_type(callable(similarity), "`similarity` must be a callable", similarity=similarity)
-    search = search_of(embeddings, labels, *gallery).in_one_array()
+    search = inputs.search_of(embeddings, labels, **gallery).in_one_array()
     candidates, most = inputs.whole_number(candidates, "candidates", at_least=1), search.most
     expectation = "`candidates` must not exceed the gallery size, excluding the query itself"
     check(candidates <= most, expectation, candidates=candidates, gallery_size=most)

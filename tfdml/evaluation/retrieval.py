@@ -1,64 +1,30 @@
 """Retrieval scores: relevant rows among the nearest neighbours of each query."""
 
-from __future__ import annotations
-
 import collections
-import functools
-import inspect
 import itertools
-from typing import TYPE_CHECKING, TypedDict, TypeVar, cast
 
 import numpy as np
 
 from tfdml.evaluation import inputs
 from tfdml.evaluation.metrics import Metrics
-from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import ranking_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-    from typing_extensions import Unpack
 
 _COUNTS = (1, 2, 4, 8)
 _MOST_PAIRS = 2**23  # of queries and relevant rows that are ranked at once: about 200 MB
-_Function = TypeVar("_Function", bound="Callable")
 
 
-class Keywords(TypedDict, total=False):
-    """Keywords that all functions take; `retrieval_scores` says what they are."""
-
-    gallery_embeddings: ArrayLike | None
-    gallery_labels: ArrayLike | None
-    groups: ArrayLike | None
-    gallery_groups: ArrayLike | None
-    ignored_labels: ArrayLike
-    similarity: Callable | None
-
-
-def _with_keywords(function: _Function) -> _Function:
-    """Spells out the keywords in the signature of a function, and rejects others by its name."""
-    signature, keywords = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
-    defaults = dict.fromkeys(Keywords.__annotations__) | {"ignored_labels": ()}
-    more = [inspect.Parameter(name, keywords, default=each) for name, each in defaults.items()]
-    *given, _ = signature.parameters.values()
-    signature = signature.replace(parameters=[*given, *more])
-
-    @functools.wraps(function)
-    def checked(*args, **kwargs):
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{function.__name__}() {error}") from None
-        return function(*args, **kwargs)
-
-    checked.__dict__["__signature__"] = signature
-    return cast("_Function", checked)
-
-
-@_with_keywords
-def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]):
+def retrieval_scores(
+    embeddings,
+    labels,
+    k=_COUNTS,
+    *,
+    metrics=None,
+    gallery_embeddings=None,
+    gallery_labels=None,
+    groups=None,
+    gallery_groups=None,
+    similarity=None,
+):
     """Ranks the relevant rows of each query in the whole gallery; returns several metrics at once.
 
     The relevant rows of query q are the R gallery rows of its class, without q itself, which is
@@ -78,30 +44,24 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
                       which is the sum of 1 / log2(i + 1) over i <= min(R, K)
 
     A perfect ranking scores exactly 1 on each, except on precision@K if a query has fewer than K
-    relevant rows. Ties count as errors: a row of another class at exactly the distance of a
-    relevant row ranks before it, so collapsed embeddings score at most chance level. All are
-    readings of one `rank`, which says what counts as a tie, and the cost.
+    relevant rows. Ties count as errors: a row of another class at the distance of a relevant row
+    ranks before it. All are readings of one `rank`, which says what counts as a tie, and the cost.
 
     Args:
         embeddings: (n, dim) floats, finite; the queries, taken as given: not normalised.
         labels: (n,) or (n, 1) integers of any size, one class id per query.
         k: Positive integer or several, for the metrics "@K"; at most the gallery size, excluding
             the query itself.
-        metrics: Names of metrics, or one, without "@K". Default: all. Metrics that need fewer
-            ranks are faster.
+        metrics: Names of metrics, or one, without "@K". Default: all.
         gallery_embeddings: (m, dim) floats searched in. Default: the queries; each query excludes
             itself, by index, but not its duplicates.
-        gallery_labels: (m,) or (m, 1) integers; given exactly when `gallery_embeddings` are.
+        gallery_labels: (m,) or (m, 1) integers; given with `gallery_embeddings`.
         groups: (n,) or (n, 1) integers of any size, such as the camera that took an image. A
-            gallery row of the class *and* group of a query is excluded from its ranking. Rows of
-            other classes count whatever their group. Default: no groups.
-        gallery_groups: (m,) or (m, 1) integers; given exactly when `groups` and a gallery are.
-        ignored_labels: Integers, the ids of classes whose rows are removed from both queries and
-            gallery, such as the -1 of wrong detections.
+            gallery row of the class *and* group of a query is excluded from its ranking.
+        gallery_groups: (m,) or (m, 1) integers; given with `groups` and a gallery.
         similarity: Callable of rows (i, dim) and (j, dim), i and j at most 256, that returns their
             (i, j) scores, which replace -D: finite, larger for nearer rows and, without a gallery,
-            symmetric, as one score serves both rows of a pair. An example is `PDDM.matrix`; wrapped
-            in `tf.function` it takes a third of the time. Default: the Euclidean distance.
+            symmetric. An example is `PDDM.matrix`, in a third of the time by `tf.function`.
 
     Returns:
         {name: score} with Python floats in [0, 1], in the order of `metrics`, K ascending. A query
@@ -110,9 +70,8 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
     Raises:
         TypeError: If labels or groups are not integers, embeddings not floats or `similarity` not
             callable.
-        ValueError: If shapes disagree, an input is empty or not finite, a part of the gallery or of
-            the groups is missing, a metric is unknown, `k` is out of range, or `similarity` does
-            not return what it must.
+        ValueError: If shapes disagree, an input is empty, missing or not finite, a metric is
+            unknown, `k` is out of range, or `similarity` does not return what it must.
 
     Source:
         Musgrave, Belongie, Lim. A metric learning reality check. ECCV 2020, section 3.2: map@r and
@@ -123,37 +82,30 @@ def retrieval_scores(embeddings, labels, k=_COUNTS, *, metrics=None, **search: U
         person re-identification. ICCV 2015, section 4: groups, as cameras.
         Differs: ties count against the query instead of being broken by sort order.
     """
-    found, asked, similarity = _checked(embeddings, labels, k, metrics, **search)
+    gallery = gallery_embeddings, gallery_labels
+    kind = {"groups": groups, "gallery_groups": gallery_groups}
+    search, asked, _ = _checked(embeddings, labels, k, metrics, similarity, *gallery, **kind)
     totals = collections.defaultdict(float)
-    for _, ranking in _rankings(found, asked, similarity):
+    for _, ranking in _rankings(search, asked, similarity):
         for name, values in asked.read(ranking):
             totals[name] += float(values.sum())
-    return {name: total / len(found.kept) for name, total in totals.items()}
+    return {name: total / len(search.kept) for name, total in totals.items()}
 
 
-@_with_keywords
-def retrieval_scores_per_query(
-    embeddings, labels, k=_COUNTS, *, metrics=None, **search: Unpack[Keywords]
-):
+def retrieval_scores_per_query(embeddings, labels, k=_COUNTS, *, metrics=None, **search):
     """Scores of each query, whose means `retrieval_scores` returns; with its arguments and errors.
 
     Returns:
-        {name: (n,) float64 in [0, 1]}, one value per query in the order given; 0 for a query
-        without relevant rows. Queries of ignored classes have no value: the values are those of the
-        rows `~np.isin(labels, ignored_labels)`.
+        {name: (n,) float64 in [0, 1]}, in the order of the queries.
     """
     return values_of(*_checked(embeddings, labels, k, metrics, **search))
 
 
-@_with_keywords
-def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
+def recall_at_k(embeddings, labels, k=_COUNTS, **search):
     """Recall@K: share of queries with a row of their class among the K nearest rows.
 
     This is the "Recall@K" of metric-learning papers (any hit counts, also called CMC@K), not the
     share of relevant rows found. Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        {K: recall} with Python floats in [0, 1], K ascending.
 
     Example:
         >>> import numpy as np
@@ -164,64 +116,34 @@ def recall_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
     return _means_at_k(embeddings, labels, k, "recall", **search)
 
 
-@_with_keywords
-def precision_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
-    """Precision@K: share of the K nearest rows that are of the query's class; at most R / K.
-
-    Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-    """
+def precision_at_k(embeddings, labels, k=_COUNTS, **search):
+    """The "precision@K" of `retrieval_scores`, with its arguments and errors, as {K: score}."""
     return _means_at_k(embeddings, labels, k, "precision", **search)
 
 
-@_with_keywords
-def mean_average_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean average precision over all ranks, the "map" of `retrieval_scores`, a Python float.
+def ndcg_at_k(embeddings, labels, k=_COUNTS, **search):
+    """The "ndcg@K" of `retrieval_scores`, with its arguments and errors, as {K: score}."""
+    return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
-    Arguments, errors and source are those of `retrieval_scores`.
-    """
+
+def mean_average_precision(embeddings, labels, **search):
+    """The "map" of `retrieval_scores`, over all ranks, with its arguments and errors."""
     return retrieval_scores(embeddings, labels, metrics="map", **search)["map"]
 
 
-@_with_keywords
-def map_at_r(embeddings, labels, **search: Unpack[Keywords]):
-    """MAP@R, the mean average precision at R: the "map@r" of `retrieval_scores`, a Python float.
-
-    Arguments, errors and source are those of `retrieval_scores`.
-    """
+def map_at_r(embeddings, labels, **search):
+    """The "map@r" of `retrieval_scores`, with its arguments and errors."""
     return retrieval_scores(embeddings, labels, metrics="map@r", **search)["map@r"]
 
 
-@_with_keywords
-def r_precision(embeddings, labels, **search: Unpack[Keywords]):
-    """R-precision, the share of relevant rows among the R nearest, a Python float.
-
-    Arguments, errors and source are those of `retrieval_scores`.
-    """
+def r_precision(embeddings, labels, **search):
+    """The "r_precision" of `retrieval_scores`, with its arguments and errors."""
     return retrieval_scores(embeddings, labels, metrics="r_precision", **search)["r_precision"]
 
 
-@_with_keywords
-def mean_reciprocal_rank(embeddings, labels, **search: Unpack[Keywords]):
-    """Mean of 1 / rank of the nearest relevant row, a Python float.
-
-    Arguments, errors and source are those of `retrieval_scores`.
-    """
+def mean_reciprocal_rank(embeddings, labels, **search):
+    """The "mrr" of `retrieval_scores`, with its arguments and errors."""
     return retrieval_scores(embeddings, labels, metrics="mrr", **search)["mrr"]
-
-
-@_with_keywords
-def ndcg_at_k(embeddings, labels, k=_COUNTS, **search: Unpack[Keywords]):
-    """Normalized discounted cumulative gain of the K nearest rows, with binary gains.
-
-    Arguments, errors and source are those of `retrieval_scores`.
-
-    Returns:
-        {K: score} with Python floats in [0, 1], K ascending; 0 for a query without relevant rows.
-    """
-    return _means_at_k(embeddings, labels, k, "ndcg", **search)
 
 
 def _means_at_k(embeddings, labels, k, metric, **search):
@@ -255,7 +177,7 @@ def _rankings(search, metrics, similarity):
         yield np.searchsorted(given, np.sort(some.kept)), ranking
 
 
-def _checked(embeddings, labels, k, metrics, *, similarity=None, **search):
+def _checked(embeddings, labels, k, metrics, similarity=None, *gallery, **kind):
     inputs.check_callable_or_none(similarity=similarity)
-    search = search_of(embeddings, labels, **search)
+    search = inputs.search_of(embeddings, labels, *gallery, **kind)
     return search, Metrics.of(metrics, k, search.most), similarity

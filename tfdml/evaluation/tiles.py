@@ -12,7 +12,6 @@ from threadpoolctl import threadpool_limits
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.queries import gallery_rows
 
 _TILE_ROWS = 512  # a tile of float32 fills 1.6 MB
 _SCORED_ROWS = 256  # of a learned similarity
@@ -48,16 +47,15 @@ class _Tiles:
 
     def blocks(self, classes=None):
         """Yields the `Block`s of the gallery; of rows of some classes only, if these are given."""
-        first = 0
+        first, keys = 0, self.search.gallery_keys
         for embeddings in _arrays(self.search):
             block = self.block or _block(self.search, first, embeddings, classes)
             self.block = block if self.search.among_themselves else None  # read twice
             first += len(embeddings)
             self.enter(block)
             yield block
-        check_rows = first == len(self.search.gallery_keys)
-        received = {"labels": len(self.search.gallery_keys), "rows": first}
-        check(check_rows, "`gallery_labels` must have one label per gallery row", **received)
+        labels, expectation = len(keys), "`gallery_labels` must have one label per gallery row"
+        check(first == labels, expectation, labels=labels, rows=first)
 
     def enter(self, block):
         """Prepares the rows of a block."""
@@ -193,10 +191,7 @@ class DistanceTiles(_Tiles):
 
 
 class SimilarityTiles(_Tiles):
-    """Tiles of a learned similarity; each pair is scored once, but twice in tiles on the diagonal.
-
-    Tiles of relevant rows are kept until all rows are counted.
-    """
+    """Tiles of a learned similarity, in which each pair is scored once; kept until counted."""
 
     size = _SCORED_ROWS
     dtype = np.dtype(np.float64)
@@ -277,14 +272,14 @@ def _arrays(search):
         return [gallery]
     if isinstance(gallery, np.memmap):
         blocks = (gallery[some] for some in slices_of(0, len(gallery), _BLOCK_ROWS))
-    return (gallery_rows(rows, search.queries) for rows in blocks)
+    return (inputs.gallery_rows(rows, search.queries) for rows in blocks)
 
 
 def _block(search, first, embeddings, classes=None):
     keys = search.gallery_keys[first : first + len(embeddings)]
-    kept = keys >= 0 if classes is None else np.isin(keys // search.width, classes)
-    places = np.flatnonzero(kept)
-    places = places[np.argsort(keys[places], kind="stable")].astype(np.int32)
+    kept = slice(None) if classes is None else np.isin(keys // search.width, classes)
+    places = np.arange(len(keys), dtype=np.int32)[kept]
+    places = places[np.argsort(keys[places], kind="stable")]
     own = search.own
     if (own >= 0).any():
         own = own - first

@@ -30,8 +30,8 @@ def zero_shot_means(
 
     Args:
         means, ids: Means of the training classes and their ids, as of `class_means`, in any order.
-        hierarchy: Mapping, without cycles, from a node to its parent, or to a tuple of parents as
-            in WordNet. Nodes are the class ids and any other keys; those only parents are roots.
+        hierarchy: Mapping, without cycles, from class ids and other nodes to a parent, or to a
+            tuple of parents as in WordNet; those only parents are roots.
         unseen: (z,) integers, the unseen classes; none of them in `ids`.
         ancestors: `"all"`, or `"parent"` for only the nearest of A(z): in general the parents.
         weights: `"equal"`, or `"depth"` for 1 / (number of steps up to the ancestor).
@@ -41,9 +41,8 @@ def zero_shot_means(
         (z, dim) float64, in the order of `unseen`.
 
     Raises:
-        TypeError: If ids are not integers, means not floats or the hierarchy is not a mapping.
-        ValueError: If the shapes disagree, a class occurs twice or is not in the hierarchy, that
-            has cycles, or an unseen class has no ancestor with training classes.
+        TypeError, ValueError: If an argument is not such, a class occurs twice or is not in the
+            hierarchy, or an unseen class has no ancestor with training classes.
 
     Source:
         Mensink et al., as for `nearest_class_mean`; Rohrbach, Stark, Schiele. Evaluating knowledge
@@ -76,10 +75,7 @@ def zero_shot_means(
 def have_relatives(ids, hierarchy, unseen):
     """Which unseen classes have an ancestor, other than roots, with training classes below it.
 
-    Arguments and errors are those of `zero_shot_means`, but a class may have no such ancestor.
-
-    Returns:
-        (z,) booleans, in the order of `unseen`.
+    Arguments and errors are those of `zero_shot_means`; returns (z,) booleans.
     """
     *_, relations = _relations(ids, hierarchy, unseen, include_roots=False)
     return np.array([len(steps) > 0 for steps in relations], bool)
@@ -95,19 +91,16 @@ def zero_shot_accuracy(
     k=(1, 5),
     equal_means="against",
     renormalize_means=False,
-    ancestors="all",
-    weights="equal",
-    include_roots=True,
+    **placing,
 ):
     """Top-K accuracy on rows of unseen classes, by the means that a hierarchy predicts for them.
 
-    `zero_shot_means` predicts the means of unseen classes from those of the classes of `labels`.
     Only unseen classes compete: flat top-K, where ties count against the row. Errors are those of
     `class_means` and `zero_shot_means`.
 
     Args:
         embeddings, labels: Rows of training classes, as for `class_means`.
-        hierarchy, ancestors, weights, include_roots: As for `zero_shot_means`.
+        hierarchy, **placing: As for `zero_shot_means`.
         unseen_embeddings, unseen_labels: Rows of other classes.
         k: Positive integer or several, at most the number of unseen classes.
         equal_means: How classes with the mean of the true class, such as its siblings, rank:
@@ -123,10 +116,9 @@ def zero_shot_accuracy(
         800 classes of ImageNet 2010 to train and 200 unseen.
     """
     check_one_of(_PLACES, equal_means=equal_means)
-    data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
-    placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
-    return {count: float(np.mean(hit)) for count, hit in hits.items()}
+    unseen = unseen_embeddings, unseen_labels
+    hits = _hits(embeddings, labels, hierarchy, *unseen, k, renormalize_means, **placing)
+    return {count: float(np.mean(hit)) for count, hit in hits[equal_means].items()}
 
 
 def zero_shot_per_query(
@@ -136,31 +128,20 @@ def zero_shot_per_query(
     unseen_embeddings,
     unseen_labels,
     *,
-    k=(1, 5),
     equal_means="against",
-    renormalize_means=False,
-    ancestors="all",
-    weights="equal",
-    include_roots=True,
+    **options,
 ):
-    """Whether `zero_shot_accuracy`, with the same arguments and errors, counts a row as a hit.
+    """{"top1": (m,) values in [0, 1], ...}, of which `zero_shot_accuracy` returns the means.
 
-    Returns:
-        {"top1": values, ...}, each (m,) float64 in [0, 1] in the order of the unseen rows.
+    Arguments and errors are the same.
     """
     check_one_of(_PLACES, equal_means=equal_means)
-    data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
-    placement = {"ancestors": ancestors, "weights": weights, "include_roots": include_roots}
-    hits = _hits(*data, k=k, renormalize_means=renormalize_means, **placement)[equal_means]
-    return {f"top{count}": hit for count, hit in hits.items()}
+    hits = _hits(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options)
+    return {f"top{count}": hit for count, hit in hits[equal_means].items()}
 
 
 def zero_shot_scores(embeddings, labels, hierarchy, unseen_embeddings, unseen_labels, **options):
-    """The accuracies of `zero_shot_accuracy` for every `equal_means`, and numbers of classes.
-
-    If only some classes have related ones (`have_relatives`), also the scores of their rows alone,
-    for which all unseen classes compete.
-    """
+    """`zero_shot_accuracy` by every `equal_means`, also of the classes that `have_relatives`."""
     known = np.unique(labels)
     ids, classes = np.unique(inputs.class_ids(unseen_labels), return_inverse=True)
     related = have_relatives(known, hierarchy, ids)
@@ -181,15 +162,7 @@ def every_nth_child(classes, hierarchy, share):
     """Holds out at most a `share` of the classes of each parent, evenly spaced in their order.
 
     Of the n classes of a parent, floor(n * share) are held out, so that every parent keeps one. A
-    class with several parents belongs to the first.
-
-    Args:
-        classes: The classes, in their order.
-        hierarchy: As for `zero_shot_means`; must have every class.
-        share: Above 0 and below 1.
-
-    Returns:
-        List of the classes held out, in their order.
+    class with several parents belongs to the first. The hierarchy is that of `zero_shot_means`.
     """
     check(0 < share < 1, "`share` must be > 0 and < 1", share=share)
     parents = parents_of_nodes(hierarchy, classes)
@@ -204,16 +177,13 @@ def every_nth_child(classes, hierarchy, share):
 
 
 def read_hierarchy(path):
-    """Reads a CSV file with the header `class,parent`.
-
-    Each further line assigns a node to a parent; a node may have several lines.
+    """Reads a CSV file with the header `class,parent`, and a line for each parent of a node.
 
     Returns:
         {node: tuple of parents} of texts, without surrounding blanks.
 
     Raises:
-        OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle; the
-            message gives the file and the line.
+        OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle.
     """
     parents = collections.defaultdict(list)
     for number, cells in enumerate(csv.reader(read_text(path).splitlines()), start=1):

@@ -10,7 +10,6 @@ import pyarrow as pa
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 from tfdml.evaluation.metrics import Metrics
-from tfdml.evaluation.queries import search_of
 from tfdml.evaluation.ranking import Ranking, RelevantRanks
 from tfdml.evaluation.retrieval import values_of
 from tfdml.evaluation.tiles import slices_of
@@ -200,7 +199,7 @@ def _search_and_metrics(gallery, embeddings, labels, k, metrics, own):
     own = np.full(len(queries), -1) if own is None else np.asarray(own)
     own = own.reshape(len(own), -1)
     data = queries, gallery.classes_of(labels), gallery, gallery.classes
-    search = search_of(*data, own=gallery.rows_of(own))
+    search = inputs.search_of(*data, own=gallery.rows_of(own))
     return search, Metrics.of(metrics, k, gallery.most_found(own))
 
 

@@ -59,7 +59,6 @@ INDEXES = [
     ("IVF16,Flat", None, True),
     ("IVF16,Flat", "nprobe=3", False),
     ("PCA8,IVF8,PQ2x4", "nprobe=2", True),
-    ("SQ4", None, False),
 ]
 
 
@@ -70,10 +69,8 @@ def test_equals_loops(index, parameters, in_gallery, rng, monkeypatch):
     some = slice(60 if in_gallery else 120)
     gallery = (x[60:], labels[60:]) if in_gallery else (None, None)
     named = dict(zip(("gallery_embeddings", "gallery_labels"), gallery, strict=True))
-    data, options = (
-        (x[some], labels[some], k),
-        {"index": index, "parameters": parameters, "seed": 5},
-    )
+    data = x[some], labels[some], k
+    options = {"index": index, "parameters": parameters, "seed": 5}
     found = approximate_recall(*data, **named, **options)
     recalls, overlaps = by_loops(*data, **options, gallery=gallery[0], gallery_labels=gallery[1])
     assert found["exact"] == recall_at_k(*data, **named)
@@ -108,14 +105,6 @@ def test_rows_that_are_not_returned_are_not_found(rng):
     assert found["approximate"][63] < 1  # the last row, which -1 would be, is of its class
 
 
-def test_leaves_out_the_query_by_its_number_alone():
-    x = np.repeat(np.arange(30, dtype=np.float32)[:, None], 2, axis=0)
-    labels = np.repeat(np.arange(30), 2)
-    assert approximate_recall(x, labels, k=1, index="Flat")["approximate"] == {1: 1.0}
-    labels = np.arange(60) % 30
-    assert approximate_recall(x, labels, k=1, index="Flat")["approximate"] == {1: 0.0}
-
-
 def test_the_seed_moves_the_graph_and_nothing_exact(rng):
     data = classes(rng, 600)
     options = {"index": "HNSW4", "parameters": "efSearch=1"}
@@ -126,9 +115,9 @@ def test_the_seed_moves_the_graph_and_nothing_exact(rng):
 
 
 def test_states_the_cost_which_codes_keep_small(rng):
-    data = classes(rng, 1500, 32, noise=0.8)
+    data = classes(rng, 600, 32, noise=0.8)
     graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))
-    assert codes["index_bytes"] < 1500 * 32 < 1500 * 32 * 4 < graph["index_bytes"]
+    assert codes["index_bytes"] < 600 * 32 < 600 * 32 * 4 < graph["index_bytes"]
     assert codes["overlap"][8] < 0.9 < graph["overlap"][8]
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):
         assert 0 < graph[name] < 60
@@ -153,9 +142,6 @@ def test_names_the_extra_where_faiss_is_missing(rng, monkeypatch):
         ({"parameters": "efSearch"}, ValueError, r"^faiss rejects the index \(could not interpret"),
         ({"index": 32}, TypeError, "`index` must be a string. Received: index=32"),
         ({"parameters": {"nprobe": 4}}, TypeError, "`parameters` must be a string. Received"),
-        ({"k": 64}, ValueError, "`k` must not exceed the gallery size"),
-        ({"seed": -1}, ValueError, "`seed` must be an integer >= 0"),
-        ({"gallery_labels": np.zeros(3, int)}, ValueError, "must be given together"),
     ],
 )
 def test_rejects_bad_options(options, error, message, rng):

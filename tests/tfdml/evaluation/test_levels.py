@@ -65,18 +65,16 @@ X = np.ones((5, 3), "float32")
     ("function", "arguments", "error", "message"),
     [
         (split_levels, (X, 2), ValueError, r"\(n, levels \* dim\). .*\(5, 3\), levels=2"),
+        (split_levels, (X.astype(int), 3), TypeError, "must be floats. .*dtype='int64'"),
         (split_levels, (X[0], 3), ValueError, r"\(n, levels \* dim\). .*\(3,\), levels=3"),
-        (weigh_levels, (X, (1, 1)), ValueError, r"\(n, levels \* dim\). .*\(5, 3\), levels=2"),
         (weigh_levels, (X, (1, -1, 1)), ValueError, r"`level_weights\[1\]` must be >= 0. .*=-1"),
         (weigh_levels, (X, (0, 0, 0)), ValueError, "`level_weights` must not all be 0"),
         (weigh_levels, (X, ("1", 1, 1)), TypeError, r"`level_weights\[0\]` must be a number"),
-        (weigh_levels, (X.astype(int), (3,)), TypeError, "must be floats. .*dtype='int64'"),
         (first_dims, (X, 4), ValueError, "`dims` must not exceed .*dims=4, embedding_dim=3"),
         (first_dims, (X, 1.0), TypeError, "`dims` must be an integer"),
         (average_views, (X,), ValueError, r"\(views, n, levels \* dim\). .*shape=\(5, 3\)"),
         (average_views, (X[:0, None],), ValueError, r"\(views, n, levels \* dim\)"),
         (average_views, (X[None], 2), ValueError, r"\(n, levels \* dim\). .*levels=2"),
-        (average_views, (X[None].astype(int),), TypeError, "must be floats"),
     ],
 )
 def test_rejects_what_cannot_be_split_weighed_or_averaged(function, arguments, error, message):

@@ -65,12 +65,11 @@ def test_means_may_be_made_unit_length():
     assert found == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("score", [nearest_class_mean, nearest_class_mean_per_query])
-def test_rows_of_classes_without_training_rows_are_misses_with_a_warning(score):
+def test_rows_of_classes_without_training_rows_are_misses_with_a_warning():
     message = "1 of 2 test rows are of classes without a training row"
     with pytest.warns(UserWarning, match=message) as reported:
-        scores = score(np.eye(2), [0, 1], np.eye(2), [0, 5], k=(1, 2))
-    assert [np.mean(values) for values in scores.values()] == [0.5, 0.5]
+        scores = nearest_class_mean(np.eye(2), [0, 1], np.eye(2), [0, 5], k=(1, 2))
+    assert scores == {1: 0.5, 2: 0.5}
     assert reported[0].filename == __file__
 
 
@@ -87,8 +86,6 @@ def test_density_equals_a_loop_whatever_the_length_of_the_rows(scale, rng):
 def test_density_of_dense_and_sparse_classes_and_rows_alone():
     rows = np.array([[2.0, 0], [3, 0], [1, 0], [-1, 0], [0, 1], [0, 0], [0, 0]])
     assert class_density(rows, np.array([0, 0, 1, 1, 2, 3, 3])).tolist() == [0, 1, 0, 0]
-    with pytest.raises(ValueError, match="`embeddings` must be finite"):
-        class_density(rows * np.nan, np.zeros(7, int))
 
 
 X, Y = np.zeros((8, 5)), np.arange(8)
@@ -97,12 +94,9 @@ X, Y = np.zeros((8, 5)), np.arange(8)
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
-        ((X, Y[:7], X, Y), {}, ValueError, "`train_labels` and `train_embeddings` must have the"),
         ((X, Y, X, Y / 2), {}, TypeError, "`test_labels` must be integers. Received: dtype=float"),
-        ((X, Y, X + np.nan, Y), {}, ValueError, "`test_embeddings` must be finite"),
         ((X, Y, X[:, :4], Y), {}, ValueError, "`train_embeddings` and `test_embeddings` must hav"),
         ((X, Y, X, Y), {"k": 9}, ValueError, "`k` must not exceed the number of means. .*means=8"),
-        ((X, Y, X, Y), {"k": 0}, ValueError, "`k` must be positive integers"),
     ],
 )
 def test_rejects_wrong_input(arguments, options, error, message):

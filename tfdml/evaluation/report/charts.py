@@ -16,21 +16,15 @@ _STYLE = pathlib.Path(__file__).with_name("report.css").read_text("utf-8")
 # Drawn in the light colours of the page, which are then replaced by their names in its style.
 _COLOURS = dict(re.findall(r"--(\w+): (#\w{6});", _STYLE.partition("@media")[0]))
 _FAINT = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-_NOT_DRAWN = ("axes.spines.left", "axes.spines.right", "axes.spines.top", "legend.frameon")
 _SETTINGS: dict[Any, Any] = {
     **dict.fromkeys(_FAINT, _COLOURS["faint"]),
-    **dict.fromkeys(_NOT_DRAWN, False),
     **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
+    **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False),
     "figure.constrained_layout.use": True,
     "figure.figsize": (6.4, 3.8),
     "font.size": 13,
-    "grid.color": _COLOURS["rule"],
     "legend.labelcolor": "linecolor",
     "svg.fonttype": "none",
-    "ytick.major.size": 0,
 }
 
 
@@ -43,8 +37,7 @@ def recall_chart(curve, marked, intervals):
     axes.plot(list(marked), list(marked.values()), "o", color=colour, clip_on=False, gid="dots")
     for count, ends in intervals.items():
         axes.plot([count, count], ends, color=colour, gid="interval")
-    axes.set(xlabel="K, number of neighbours", ylabel="Recall@K")
-    axes.set_ylim(top=1.0)
+    axes.set(xlabel="K, number of neighbours", ylabel="Recall@K", ylim=(None, 1.0))
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.minorticks_off()

@@ -20,8 +20,8 @@ _SHOWN = 20  # characters shown of the name of an image, from its end
 def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, seed=0):
     """Plots histograms of the scores of positive and negative pairs, drawn at random.
 
-    One plot for the learned similarity of pairs, if any, one for the distance, and one for the
-    distance at each level of several. The titles give the equal error rate of the pairs.
+    One plot for the learned similarity, if any, one for the distance, and one for that at each
+    level of several; titles give the equal error rate of the pairs.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b);
@@ -37,7 +37,9 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
     cells = figure.subplots(1, len(plotted), squeeze=False)[0]
     for axes, (name, rows, score) in zip(cells, plotted, strict=True):
         sign = 1 if score else -1  # similar pairs have large scores and small distances
-        values = [_pair_scores(rows[kind[:, 0]], rows[kind[:, 1]], score) for kind in drawn]
+        score = score or (lambda a, b: np.linalg.norm(a.astype(np.float64) - b, axis=1))
+        pairs = [(rows[kind[:, 0]], rows[kind[:, 1]], (len(kind),)) for kind in drawn]
+        values = [inputs.scores_of(score, *pair) for pair in pairs]
         shares = [np.full(len(kind), 1 / len(kind)) for kind in values]
         looks = {"label": ["positive", "negative"], "color": [_RIGHT, _WRONG], "alpha": 0.6}
         axes.hist(values, 50, weights=shares, histtype="stepfilled", **looks)
@@ -53,8 +55,7 @@ def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, 
     """Draws a few random queries and their nearest images, as ranked by `rank`.
 
     One row per query: its image, then the images found, best first, in solid green frames if of its
-    class and in dashed red ones if not. Below each are its score S, if there is a similarity, and
-    its Euclidean distance D.
+    class and in dashed red ones if not; below each its score S, if any, and distance D.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
@@ -79,13 +80,6 @@ def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, 
     figure.supxlabel(meaning, fontsize="small")
     figure.savefig(path)
     return figure
-
-
-def _pair_scores(a, b, similarity):
-    """(n,) float64: similarities, or distances without one, of two (n, dim) arrays."""
-    if similarity is None:
-        return np.linalg.norm(a.astype(np.float64) - b, axis=1)
-    return inputs.scores_of(similarity, a, b, (len(a),))
 
 
 def _draw_image(axes, picture_of, row, color, line, names):

@@ -46,20 +46,17 @@ def write_report(
     """Writes a report of an embedding as `index.html` in a folder; returns its path.
 
     It works offline and has at most 10 MB, unless tens of thousands of small pictures need more.
+    Other arguments are those of `write_projector`.
 
     Args:
-        embeddings, labels: (n, dim) floats and (n,) integers.
         scores: {name: number}; those named "recall@K" are marked on the curve of Recall@K.
         per_query: {name: (n,) values in [0, 1]}, which order the queries.
-        picture_of: Callable of a row number that returns its picture, as for `write_projector`.
         ranking: `Ranking` of all rows by distance, to rank 100 or deeper, with nearest rows and a
             histogram.
         neighbours: (n, K) row numbers, as ranked by a learned similarity. Default: those of the
             ranking, with its curve.
         facts: {word: text} on the origin of the scores.
         intervals, untrained: Of some of the scores: {name: (low, high)}, {name: number}.
-        class_names: {class id: name}; missing classes are named by their ids.
-        image_names: (n,) texts. Default: row numbers.
         seed: Seed of the random queries, and of the map and its sample.
     """
     rows, intervals, class_names = len(labels), intervals or {}, class_names or {}
@@ -83,15 +80,13 @@ def write_report(
         "map": {"rows": _packed(placed, "<u4"), "places": _packed(65535 * places, "<u2")},
         "seed": seed,
     }
+    facts = [map(html.escape, map(str, fact)) for fact in (facts or {}).items()]
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(np.bincount(ids)),
         "scores": _score_rows(scores, intervals, untrained or {}),
         "recall": _recall_figure(scores, intervals, curve),
-        "facts": "\n".join(
-            f"<div><dt>{html.escape(str(word))}</dt><dd>{html.escape(str(text))}</dd></div>"
-            for word, text in (facts or {}).items()
-        ),
+        "facts": "\n".join("<div><dt>{}</dt><dd>{}</dd></div>".format(*fact) for fact in facts),
         "distances": _distances_figure(ranking.histogram),
     }
     room = _MOST_BYTES - len(_page(texts, content))
@@ -106,10 +101,7 @@ def write_report(
 
 
 def planar_map(embeddings, seed=0):
-    """(m,) ascending numbers of at most 2,000 rows, and their (m, 2) places in [0, 1].
-
-    m is 0 if there are fewer than 5 rows, or all are equal.
-    """
+    """At most 2,000 row numbers and their (m, 2) places in [0, 1]; none of < 5 or equal rows."""
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(embeddings))[:_MOST_ROWS])
     drawn = embeddings[rows].astype(np.float64)

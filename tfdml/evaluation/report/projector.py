@@ -22,26 +22,20 @@ def write_projector(
 ):
     """Writes the files that `tensorboard --logdir FOLDER` shows in its projector.
 
-    `tensors.tsv` holds the rows as float32; `metadata.tsv` the class id of each, with the names of
-    its class and image if given; `sprite.png` the pictures, if any, in one square of at most 8192 x
-    8192 pixels: 33 x 33 each for 60,502. Files of an earlier call are replaced.
+    `sprite.png` holds all pictures in one square of at most 8192 x 8192 pixels: 33 x 33 each for
+    60,502. Files of an earlier call are replaced.
 
     Args:
         folder: Path of the folder; created if missing.
         embeddings, labels: As for `class_means`; finite also as float32.
-        class_names: {class id: name}; missing classes are named by their ids. White space in names
-            becomes single spaces. Default: only the ids.
+        class_names: {class id: name}; missing classes are named by their ids. Default: no names.
         image_names: (n,) texts, such as paths, in a column `image`.
         picture_of: Callable of a row number that returns its picture, (height, width) or
-            (height, width, 1 or 3) uint8; padded with black to a square. Default: no pictures.
+            (height, width, 1 or 3) uint8. Default: no pictures.
         side: Largest side of a picture in pixels; from 1 to 8192.
 
     Returns:
         The path of the configuration, `projector_config.pbtxt` in the folder.
-
-    Raises:
-        TypeError, ValueError: As for `class_means`, or if another argument or a picture has a wrong
-            type or shape, or `side` is out of range.
     """
     embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
     with np.errstate(over="ignore"):
@@ -71,8 +65,8 @@ def write_projector(
     fields = ("\t".join(" ".join(str(cell).split()) for cell in line) + "\n" for line in lines)
     (folder / _METADATA).write_text("".join(fields), encoding="utf-8", newline="\n")
     config = ProjectorConfig()
-    paths = {"tensor_path": _TENSORS, "metadata_path": _METADATA}
-    embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=rows.shape, **paths)
+    embedding = config.embeddings.add(tensor_name="embeddings", tensor_shape=rows.shape)
+    embedding.tensor_path, embedding.metadata_path = _TENSORS, _METADATA
     if picture_of is not None:
         columns = math.ceil(math.sqrt(len(rows)))
         side = min(side, _SPRITE_SIDE // columns)

@@ -13,7 +13,6 @@ _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two p
 _SHEET_SIDE = 1600  # pixels, what a phone decodes at once
 _TRIED = 128  # pictures from which the bytes of a size are estimated
 _SMALL_SIDE = 2 * _SIDES[0]  # pixels; more would fill the memory with photographs
-_FINE, _FAIR, _LEAST = (85, 70), 50, (40, 30, 20, 10)  # qualities of WebP
 
 
 def thumbnails(picture_of, count, most_bytes, *, seed=0):
@@ -21,10 +20,7 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
 
     The size is estimated from a few random pictures; if all together take more, the quality is
     lowered. Only pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
-
-    Returns:
-        {"width", "height": sides of a cell in pixels, "columns", "rows": cells of a sheet}, and the
-        sheets, WebP files as bytes: the pictures row by row, the last sheet not full.
+    Returns {"width", "height" of a cell, "columns", "rows" of a sheet}, and the WebP sheets.
     """
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
     tried = [picture_at(picture_of, row, _SMALL_SIDE) for row in few]
@@ -32,19 +28,18 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
     most = max(max(picture.size) for picture in tried)
     shapes = dict.fromkeys(_shape(side, aspect) for side in _SIDES)
     shapes = [shape for shape in shapes if max(shape) < most + _STEP] or list(shapes)[-1:]
-    tries = [*((shapes[0], quality) for quality in _FINE), *((shape, _FAIR) for shape in shapes)]
-    for shape, quality in tries:
+    for shape, quality in [(shapes[0], 85), (shapes[0], 70), *((shape, 50) for shape in shapes)]:
         cells = [_cell(picture, shape) for picture in tried]
         if sum(map(len, _sheets(cells, shape, quality))) * count <= most_bytes * len(cells):
             break
     rows = progress("Pictures", range(count))
     cells = [_cell(picture_at(picture_of, row, _SMALL_SIDE), shape) for row in rows]
-    for lower in (quality, *_LEAST):
+    for lower in (quality, 40, 30, 20, 10):
         images = _sheets(cells, shape, lower)
         if sum(map(len, images)) <= most_bytes:
             break
-    names = ("width", "height", "columns", "rows")
-    return dict(zip(names, (*shape, *_grid(shape)), strict=True)), images
+    (width, height), (columns, rows) = shape, _grid(shape)
+    return {"width": width, "height": height, "columns": columns, "rows": rows}, images
 
 
 def picture_at(picture_of, row, side):

@@ -4,17 +4,12 @@ import pytest
 from tfdml.evaluation import rank
 from tfdml.evaluation.report.page import write_report
 
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\"/></script><img src=x onerror='alert(2)'>",
-    "$title ${x} &amp;",
-)
-
 
 @pytest.fixture
 def hostile():
     """Names that would break out of a page that does not escape them."""
-    return HOSTILE
+    image = "\"/></script><img src=x onerror='alert(2)'>"
+    return "<script>alert(1)</script>", image, "$title ${x} &amp;"
 
 
 @pytest.fixture

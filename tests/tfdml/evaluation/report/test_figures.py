@@ -43,10 +43,6 @@ def test_draws_the_distributions_of_scores(similarity, levels, tmp_path, two_cla
         positive, negative = (np.histogram(of, bins)[0].max() / 500 for of in values)
         drawn = {patch.get_label(): patch.get_xy()[:, 1].max() for patch in axes.patches}
         assert drawn == pytest.approx({"positive": positive, "negative": negative})
-        legend = axes.get_legend()
-        assert [text.get_text() for text in legend.get_texts()] == ["positive", "negative"]
-        colors = [to_rgb(patch.get_facecolor()) for patch in legend.get_patches()]
-        assert colors == [to_rgb("tab:green"), to_rgb("tab:red")]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +62,7 @@ def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
     np.fill_diagonal(scores, -np.inf)
     queries = []
     for first, *cells in np.reshape(figure.axes, (5, 4)):
-        query, *rows = (
-            int(np.max(axes.get_images()[0].get_array())) // 10 for axes in (first, *cells)
-        )
+        query, *rows = (axes.get_images()[0].get_array().max() // 10 for axes in (first, *cells))
         queries.append(query)
         assert rows == scores[query].argsort()[::-1][:3].tolist()
         assert (first.get_xlabel(), first.get_title()) == ("query", NAMES[query][-20:])
@@ -86,17 +80,16 @@ def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
 
 def test_queries_are_random_and_photographs_drawn_small(tmp_path, two_classes, monkeypatch):
     monkeypatch.setattr(figures, "_FOUND", 1)
+    monkeypatch.setattr(figures, "_QUERIES", 2)
 
     def shown(seed):
         options = {"similarity": None, "names": 60 * [""], "seed": seed}
         figure = plot_retrievals(photograph, *two_classes, tmp_path / "r.png", **options)
-        assert len(figure.axes) == 4 * 2
-        return [axes.get_images()[0].get_array() for axes in figure.axes]
+        pictures = [axes.get_images()[0].get_array() for axes in figure.axes]
+        assert [picture.shape for picture in pictures] == 4 * [(384, 512, 3)]
+        return [int(picture[0, 0, 0]) for picture in pictures]
 
     def photograph(row):
         return np.full((600, 800, 3), row, np.uint8)
 
-    once, again, other = shown(1), shown(1), shown(2)
-    assert {picture.shape for picture in once} == {(384, 512, 3)}
-    assert np.array_equal(once, again)
-    assert not np.array_equal(once, other)
+    assert shown(1) == shown(1) != shown(2)

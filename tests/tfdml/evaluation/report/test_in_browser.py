@@ -37,9 +37,6 @@ class Report(in_chromium.Browser):
             self.wait(lambda: self.queries() == queries)
         assert self.queries() == queries
 
-    def painted(self):
-        return self.execute("return byId('plane').toDataURL()")
-
 
 @pytest.fixture
 def browser(chromium):
@@ -101,14 +98,8 @@ def test_tabs_order_the_queries(browser, page):
     browser.wait_for(ASCENDING[::-1][:8])
 
 
-def test_keys_measures_and_classes_choose_the_queries(browser, page):
-    from selenium.webdriver.common.keys import Keys
-
+def test_measures_and_classes_choose_the_queries(browser, page):
     browser.open(page)
-    browser.one("[value=worst]").send_keys(Keys.ARROW_RIGHT)
-    browser.wait_for(ASCENDING[::-1][:8])
-    browser.one("[value=best]").send_keys(Keys.ARROW_LEFT)
-    browser.wait_for(ASCENDING[:8])
     browser.one("#measure").send_keys("recall@1")
     order = np.lexsort((browser.array("distances")[::10], np.round(VALUES)))
     browser.wait_for(order.tolist()[:8])
@@ -130,8 +121,6 @@ def test_a_picture_becomes_the_query(browser, page):
     browser.driver.back()
     browser.driver.forward()
     browser.wait_for([row])
-    browser.one("#measure").send_keys("recall@1")
-    browser.wait(lambda: len(browser.queries()) == 8)
 
 
 def test_marks_hits_and_misses(browser, page):
@@ -200,32 +189,6 @@ def test_the_map_shows_what_is_pointed_at(browser, page):
     browser.wait_for([row])
 
 
-def test_the_map_zooms_and_moves(browser, page):
-    from selenium.webdriver.common.keys import Keys
-
-    browser.open(page)
-    browser.wait(lambda: browser.one("#plane").get_attribute("width") != "300")
-    whole = browser.painted()
-    browser.click("#zoom-in")
-    near = browser.painted()
-    browser.one("#plane").send_keys(Keys.ARROW_RIGHT)
-    assert len({whole, near, browser.painted()}) == 3
-    browser.click("#zoom-reset")
-    assert browser.painted() == whole
-    browser.as_phone()
-    browser.execute("byId('plane').scrollIntoView({ block: 'center' })")
-    before = browser.painted()
-    box = browser.execute("return byId('plane').getBoundingClientRect().toJSON()")
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    for kind, *gaps in ("touchStart", 30), ("touchMove", 40), ("touchMove", 90), ("touchEnd",):
-        sides = [(number, x + sign * gap) for gap in gaps for number, sign in enumerate((-1, 1))]
-        touches = [{"x": side, "y": y, "id": number} for number, side in sides]
-        event = {"type": kind, "touchPoints": touches}
-        browser.driver.execute_cdp_cmd("Input.dispatchTouchEvent", event)
-    browser.wait(lambda: browser.painted() != before)
-    assert "zoomed" in browser.one("#plane").get_attribute("class")
-
-
 @pytest.mark.parametrize("name", ["class", 40 * "LongName", 40 * "Long name "])
 def test_a_phone_need_not_scroll_sideways(name, browser, report):
     options = {"title": name, "facts": {name: name}, "intervals": {name: (0.4, 0.6)}}
@@ -247,28 +210,9 @@ def test_names_are_text(browser, report, hostile):
     browser.wait(lambda: browser.texts(".query h3")[0] == hostile[1])
 
 
-def test_is_dark_where_the_system_is(browser, page):
-    def brightness(selector, name):
-        style = "return getComputedStyle(arguments[0])[arguments[1]]"
-        colour = browser.execute(style, browser.one(selector), name)
-        return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
-
-    parts = ("body", "backgroundColor"), (".chart .curve path", "stroke"), (".chart text", "fill")
-    browser.open(page)
-    paper, curve, text = (brightness(*part) for part in parts)
-    assert paper > 200 > 150 > max(curve, text)
-    browser.in_the_dark()
-    paper, curve, text = (brightness(*part) for part in parts)
-    assert paper < 60 < 150 < min(curve, text)
-
-
-@pytest.mark.parametrize("images", [2, 3, 6])
+@pytest.mark.parametrize("images", [2, 6])
 def test_shows_few_images(images, browser, report):
-    page = report(images=images)
-    browser.open(page, "#image-0")
+    browser.open(report(images=images), "#image-0")
     browser.wait_for([0])
     assert browser.one("#map").is_displayed() == (images >= 5)
-    assert len(browser.all("#table tbody tr")) == len(browser.array("names"))
     assert len(browser.all(".found .card")) == images - 1
-    browser.open(page, "#image-99")
-    assert "in order" not in browser.texts("#gallery-status")[0]

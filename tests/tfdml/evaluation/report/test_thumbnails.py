@@ -74,7 +74,7 @@ def test_lowers_the_quality_where_the_few_were_too_hopeful(monkeypatch):
     assert size(sheets) <= 25_000 < size(fine)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1, 3), (8, 8, 1), (3000, 4000)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 300), (300, 1, 3)])
 def test_copes_with_odd_shapes(shape):
     sheets = thumbnails(lambda row: np.full(shape, 255, np.uint8), 1, 1e6)
     assert cell(sheets, 0)[..., 3].max() > 200
