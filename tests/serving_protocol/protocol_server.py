@@ -1,7 +1,7 @@
 """The protocol test server: what TF Serving answers to clients, for tests.
 
 It stands in for `tensorflow_model_server` where none can be installed, in threads of the process of
-the tests: it reads the same configuration, and answers by the servicer classes of
+the tests: it reads the same configuration, and answers by the messages of
 tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it neither
 batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
 `test-fault: TIMES:KEY` of this key.
@@ -26,11 +26,11 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_pb2,
-    model_service_pb2_grpc,
     predict_pb2,
-    prediction_service_pb2_grpc,
 )
 from tensorflow_serving.config import model_server_config_pb2
+
+from tfdml.client.protos import METHODS
 
 HTTP_CODES = {
     "INVALID_ARGUMENT": 400,
@@ -107,71 +107,54 @@ def status_of(models, spec):
     return response
 
 
-def refusing(method):
-    """A method of a servicer, whose refusals become the status of the call."""
-
-    def called(self, request, context):
-        try:
-            return method(self, request)
-        except RejectedError as refusal:
-            context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
-
-    return called
-
-
-class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, models):
-        self.models = models
-
-    @refusing
-    def Predict(self, request):  # noqa: N802
-        version, session = self.models.find(request.model_spec)
-        signature = request.model_spec.signature_name or "serving_default"
-        found = session.run(signature, arrays_of(request.inputs))
-        response = predict_pb2.PredictResponse(model_spec=request.model_spec)
-        response.model_spec.version.value = version
-        for name, array in found.items():
-            response.outputs[name].CopyFrom(tf.make_tensor_proto(array))
-        return response
-
-    @refusing
-    def GetModelMetadata(self, request):  # noqa: N802
-        return metadata_of(self.models, request.model_spec)[0]
+def predict(models, request):
+    version, session = models.find(request.model_spec)
+    signature = request.model_spec.signature_name or "serving_default"
+    found = session.run(signature, arrays_of(request.inputs))
+    response = predict_pb2.PredictResponse(model_spec=request.model_spec)
+    response.model_spec.version.value = version
+    for name, array in found.items():
+        response.outputs[name].CopyFrom(tf.make_tensor_proto(array))
+    return response
 
 
-class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    def __init__(self, models):
-        self.models = models
-
-    @refusing
-    def GetModelStatus(self, request):  # noqa: N802
-        return status_of(self.models, request.model_spec)
+FUNCTIONS = {
+    "Predict": predict,
+    "GetModelMetadata": lambda models, request: metadata_of(models, request.model_spec)[0],
+    "GetModelStatus": lambda models, request: status_of(models, request.model_spec),
+}
 
 
-class Faults(grpc.ServerInterceptor):
-    """Rejects requests of a header, and counts them; calls by gRPC as an interceptor."""
-
-    def __init__(self):
-        self.seen = collections.Counter()
+class Faults(collections.Counter):
+    """Rejects requests of a header, and counts them."""
 
     def apply(self, fault):
-        self.seen[fault] += 1
-        if fault and self.seen[fault] <= int(fault.partition(":")[0]):
+        self[fault] += 1
+        if fault and self[fault] <= int(fault.partition(":")[0]):
             raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
 
-    def intercept_service(self, continuation, call):
-        handler, headers = continuation(call), dict(call.invocation_metadata)
 
-        def answer(request, context):
+class Methods(grpc.GenericRpcHandler):
+    """The gRPC interface."""
+
+    def __init__(self, models, faults):
+        self.models, self.faults = models, faults
+
+    def service(self, handler_call_details):
+        _, service, method = handler_call_details.method.split("/")
+        expected, message, _ = METHODS[method]
+        assert service == f"tensorflow.serving.{expected}"
+        headers = dict(handler_call_details.invocation_metadata)
+
+        def answer(content, context):
             try:
-                self.apply(headers.get(FAULT))
+                self.faults.apply(headers.get(FAULT))
+                found = FUNCTIONS[method](self.models, message.FromString(content))
+                return found.SerializeToString()
             except RejectedError as refusal:
                 context.abort(getattr(grpc.StatusCode, refusal.code), str(refusal))
-            return handler.unary_unary(request, context)
 
-        return grpc.unary_unary_rpc_method_handler(
-            answer, handler.request_deserializer, handler.response_serializer
-        )
+        return grpc.unary_unary_rpc_method_handler(answer)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -235,8 +218,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             definition = session.signatures.get(signature)
             columns, inputs = request["inputs"], {}
             expected = definition.inputs if definition else {}
-            if len(expected) == 1 and not (isinstance(columns, dict) and {*expected} & {*columns}):
-                columns = dict.fromkeys(expected, columns)
             for name in columns if expected else ():
                 dtype = tf.as_dtype(expected[name].dtype)
                 inputs[name] = (
@@ -257,13 +238,9 @@ def serving(config):
     models, faults = Models(config), Faults()
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
+        [Methods(models, faults)],
         options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
-        interceptors=[faults],
     )
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(models), server
-    )
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(models), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     handler = type("Handler", (Handler,), {"models": models, "faults": faults})
