@@ -20,7 +20,7 @@ import subprocess
 import threading
 
 import programs
-import running
+import protocol_server
 from small_runs import write_images
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -151,13 +151,8 @@ class Page(contextlib.ExitStack):
     def _serve(self):
         """Starts the protocol test server with the models of `serving/models.config`."""
         text = (self.folder / "serving" / "models.config").read_text()
-        config = self.folder / "models.config"
-        config.write_text(text.replace('"/models/', f'"{self.folder}/saved_models/'))
-        [model] = re.findall(r'name: "(.+)"', text)
-        labels = "--allow_version_labels_for_unavailable_models=true"
-        flags = (f"--model_config_file={config}", labels)
-        server = running.serving(running.STAND_IN, self.folder, *flags, model=model)
-        ports = self.enter_context(server)
+        config = text.replace('"/models/', f'"{self.folder}/saved_models/')
+        ports = self.enter_context(protocol_server.serving(config))
         self.addresses |= {
             "localhost:8500": f"127.0.0.1:{ports.grpc}",
             "localhost:8501": f"127.0.0.1:{ports.rest}",

@@ -43,7 +43,7 @@ MUTATED = (
     "pipelines/samplers.py",
     "pipelines/batching.py",
     "pipelines/loading.py",
-    "tfdml/serving/signatures.py",
+    "tfdml/serving/served_model.py",
 )
 # Code that testmon does not see -> the tests that run it.
 UNSEEN = {

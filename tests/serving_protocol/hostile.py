@@ -6,7 +6,7 @@ import time
 from concurrent import futures
 
 import grpc
-from listening import Listening
+from relay import Listening
 
 PIECE = 2**16
 

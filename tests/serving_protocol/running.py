@@ -1,17 +1,14 @@
-"""Servers of the tests: started on free ports of 127.0.0.1, and stopped."""
+"""The ports of a server, and `tensorflow_model_server` on free ones of 127.0.0.1."""
 
 import contextlib
-import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from typing import NamedTuple
 
-STAND_IN = (sys.executable, str(pathlib.Path(__file__).with_name("protocol_server.py")))
 REAL = shutil.which("tensorflow_model_server")
 SECONDS = 120  # that a server may take to load its models, on a machine with other work
 
@@ -30,19 +27,24 @@ def free_ports():
 
 
 @contextlib.contextmanager
-def serving(command, folder, *flags, model):
+def serving(config, folder, model):
     """The ports of a server that answers for a model.
 
     Args:
-        command: `STAND_IN`, or that of `tensorflow_model_server`.
-        folder: Where its words are kept, in `server.log`.
-        *flags: Of the server, but for the ports.
+        config: Text of its configuration.
+        folder: Where it is kept, with the server's words in `server.log`.
         model: Name of a model, which is loaded when this returns.
     """
-    ports, log = free_ports(), folder / "server.log"
-    flags = (f"--port={ports.grpc}", f"--rest_api_port={ports.rest}", *flags)
+    ports, log, file = free_ports(), folder / "server.log", folder / "models.config"
+    file.write_text(config)
+    flags = (
+        f"--port={ports.grpc}",
+        f"--rest_api_port={ports.rest}",
+        f"--model_config_file={file}",
+        "--allow_version_labels_for_unavailable_models=true",
+    )
     with log.open("w") as words:
-        process = subprocess.Popen([*command, *flags], stdout=words, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([REAL, *flags], stdout=words, stderr=subprocess.STDOUT)
     try:
         address = f"http://127.0.0.1:{ports.rest}/v1/models/{model}"
         until = time.monotonic() + SECONDS

@@ -6,6 +6,7 @@ import pathlib
 
 import keras
 import numpy as np
+import protocol_server
 import pytest
 import running
 import tensorflow as tf
@@ -112,28 +113,15 @@ def config_of(served):
     return config.replace("glyphs_lifted", NAME)
 
 
-@contextlib.contextmanager
-def serving_both(served, folder, command):
-    """The ports of a server of both versions."""
-    config = folder / "models.config"
-    config.write_text(config_of(served))
-    flags = (
-        f"--model_config_file={config}",
-        "--allow_version_labels_for_unavailable_models=true",
-    )
-    with running.serving(command, folder, *flags, model=NAME) as ports:
-        yield ports
-
-
 @pytest.fixture(scope="session")
-def protocol_test_server(served, tmp_path_factory):
-    with serving_both(served, tmp_path_factory.mktemp("stand_in"), running.STAND_IN) as ports:
+def protocol_test_server(served):
+    with protocol_server.serving(config_of(served)) as ports:
         yield ports
 
 
 @pytest.fixture(scope="session")
 def tensorflow_model_server(served, tmp_path_factory):
-    with serving_both(served, tmp_path_factory.mktemp("real"), (running.REAL,)) as ports:
+    with running.serving(config_of(served), tmp_path_factory.mktemp("real"), NAME) as ports:
         yield ports
 
 

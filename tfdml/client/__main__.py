@@ -113,28 +113,23 @@ def parse(command, arguments):
 
 def embed(settings: Embed, given):
     """Writes the embeddings of images to a file."""
+    import numpy as np  # for which --help does not wait
+
     paths, out = image_files(given), pathlib.Path(settings.out)
     check_file(out=out)
     if out.exists() and not settings.overwrite:
         raise FileExistsError(f"{out} exists: choose another --out, or give --overwrite")
     with client_of(settings) as client:
         version = client.metadata().version
-    pinned = dataclasses.replace(settings, version=version, label=None)
-    with client_of(pinned) as client:
+    with client_of(settings, version=version, label=None) as client:
         embeddings = client.embed(paths, on_bad_image=if_bad(settings))
     paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
-    save_embeddings(out, paths, embeddings, model=settings.model, version=version)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    about = {"model": settings.model, "version": version}
+    with replacing(out) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, paths=paths, embeddings=embeddings, **about)
     written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
     print(f"{written}, by version {version} of {settings.model}: {out}")
-
-
-def save_embeddings(path, paths, embeddings, *, model, version):
-    """Writes embeddings, a row for each path, to a NumPy archive, atomically."""
-    import numpy as np  # for which --help does not wait
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, paths=paths, embeddings=embeddings, model=model, version=version)
 
 
 def compare(settings: Similarity, given):
@@ -168,11 +163,11 @@ def if_bad(settings):
     return "nan" if settings.skip_invalid else "error"
 
 
-def client_of(settings):
+def client_of(settings, **changed):
     """The `Client` of the settings of a connection."""
-    names = (field.name for field in dataclasses.fields(Connection))
-    options = {name: getattr(settings, name) for name in names}
-    return tfdml.client.Client(options.pop("server"), **options)
+    names = [field.name for field in dataclasses.fields(Connection) if field.name != "server"]
+    options = {name: getattr(settings, name) for name in names} | changed
+    return tfdml.client.Client(settings.server, **options)
 
 
 def image_files(given):

@@ -3,19 +3,23 @@
 import contextlib
 import functools
 import itertools
+import pathlib
 import warnings
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import urllib3.exceptions
+import urllib3.util
 
 from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
-from tfdml.client.connection import connect
 from tfdml.client.encoding import ImageError, batches_of, listed, read_images
+from tfdml.client.rest_service import RestService
 from tfdml.client.service import Model, ServingError, limit_of, malformed, well_formed
 from tfdml.quiet import progress
 
+SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and their default ports
 _MARKED = "the server marks it as unreadable"
 
 
@@ -43,11 +47,8 @@ class Client(contextlib.AbstractContextManager):
     as PNG: the server reads and resizes them as in training. Float arrays in [0, 255] must have the
     input size of the model.
 
-    Without `version` and `label` the newest version answers. All batches of one call are answered
-    by the same version, the newest when the call begins, because embeddings of two versions are not
-    comparable.
-
-    A client is thread-safe. Close it, or use it in a `with` block.
+    Without `version` and `label` the newest version answers, all batches of a call by the same. A
+    client is thread-safe. Close it, or use it in a `with` block.
 
     Args:
         address: `grpc://host:8500` or `http://host:8501`; `grpcs://` and `https://` are encrypted.
@@ -58,8 +59,7 @@ class Client(contextlib.AbstractContextManager):
         in_flight: Most concurrent requests; > 0.
         timeout: Seconds that a request may take, with its connection, answer and repetitions; > 0.
         retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
-            connection refused or dropped), after random pauses of at most 0.2 s, 0.4 s, ... 10 s,
-            if they end within `timeout`. Other failures are not repeated.
+            connection refused or dropped), after random pauses that end within `timeout`.
         headers: {name: text} to send, as gRPC metadata or HTTP headers.
         authority: File of CA certificates to verify the server with; the machine's own if None.
         certificate: File of the client's own certificate, if the server requires one.
@@ -112,8 +112,7 @@ class Client(contextlib.AbstractContextManager):
         """Embeddings of images, in their order. Shows a progress bar after two seconds.
 
         A batch that the server rejects is sent again in halves until the unreadable images are
-        found: a server that merges requests of several clients may report a row that is not a row
-        of this request, or an image of another client.
+        found: its error may name an image of another client.
 
         Args:
             images: One image, an iterable of images, or an array (n, height, width, channels).
@@ -310,3 +309,41 @@ def _rows_in(outputs, task, count):
         expected = f"`{task.output}`, {each} for each image, and `valid`, if any, of {count} images"
         raise malformed(expected, outputs)
     return rows.astype(np.float32, copy=False), valid
+
+
+def connect(address, files, *, connections, **settings):
+    """A `GrpcService` or a `RestService` of `timeout`, `retries` and `headers`; sends nothing."""
+    try:
+        url = urllib3.util.parse_url(address)
+    except urllib3.exceptions.LocationParseError:
+        url = urllib3.util.Url()
+    scheme = url.scheme or ""
+    known = "grpc://host:8500 or http://host:8501, or grpcs:// or https:// over TLS"
+    check(scheme in SCHEMES and url.host, f"`address` must be {known}", address=address)
+    settings["tls"] = _tls(address, files, scheme in ("grpcs", "https"))
+    target = f"{url.host}:{url.port or SCHEMES[scheme]}"
+    if scheme.startswith("http"):
+        address = f"{scheme}://{target}{url.path or ''}"
+        return RestService(address, connections=connections, **settings)
+    check(url.path in (None, "/"), "a gRPC address must not have a path", address=address)
+    try:
+        from tfdml.client.grpc_service import GrpcService
+    except ImportError as error:
+        needed = "gRPC needs grpcio, tensorflow-serving-api and TensorFlow"
+        advice = 'pip install "tfdml[serving]", or use an http:// address'
+        raise ImportError(f"{needed}: {advice} ({error})") from error
+    return GrpcService(target, **settings)
+
+
+def _tls(address, files, encrypted):
+    """The checked files as {name: `pathlib.Path`}; None for an address without encryption."""
+    usable = encrypted or not any(files.values())
+    check(usable, "certificates require grpcs:// or https://", address=address)
+    own = {name: files[name] for name in ("certificate", "key")}
+    paired = all(own.values()) or not any(own.values())
+    check(paired, "`certificate` and `key` must be given together", **own)
+    paths = {name: file and pathlib.Path(file) for name, file in files.items()}
+    for file in filter(None, paths.values()):
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no file {file}")
+    return paths if encrypted else None

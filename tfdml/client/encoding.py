@@ -49,15 +49,7 @@ class Images(NamedTuple):
         return sum(memoryview(content).nbytes for content in self.contents)
 
     def rejected(self, inputs, message):
-        """The `ImageError` of the unreadable one, or of both, for an error of the server.
-
-        >>> pair = Images(("a.jpg", "b.jpg"), (b"x", b""))
-        >>> inputs = ("image_bytes_a", "image_bytes_b")
-        >>> print(pair.rejected(inputs, "assertion failed: [image_bytes_b[0] is empty]"))
-        b.jpg cannot be read: the server says: it is empty
-        >>> print(pair.rejected(inputs, "Invalid PNG data, size 12"))
-        a.jpg and b.jpg cannot be read: the server says: Invalid PNG data, size 12
-        """
+        """The `ImageError` of the unreadable one, or of both, for an error of the server."""
         for name, each in zip(inputs, self.names, strict=True):
             if reason := reasons(message, name).get(0):
                 return ImageError(each, f"the server says: {reason}")
@@ -77,12 +69,7 @@ def listed(images):
 
 
 def read_images(given, names):
-    """The `Images` of one or two, or the `ImageError` of the first that cannot be read.
-
-    Args:
-        given: Paths, bytes of files, or arrays.
-        names: Their names where they have no path.
-    """
+    """The `Images` of one or two, or the `ImageError` of the first that cannot be read."""
     try:
         names, contents = zip(*map(read, given, names), strict=True)
     except ImageError as error:
@@ -122,11 +109,9 @@ def read(given, name):
 
 
 def batches_of(images, batch_size):
-    """Groups `Images`, and the `ImageError`s between them, into lists of one kind.
+    """Groups `Images`, and the `ImageError`s between them, into lists.
 
-    Yields:
-        A list of at most `batch_size` images and 64 MB (or of one larger image), all encoded or
-        none; or a list with a single error.
+    A list is of at most `batch_size` images and 64 MB, all encoded or none, or of a single error.
     """
     batch, size, kind = [], 0, None
     for image in images:

@@ -5,9 +5,10 @@ from time import monotonic
 
 import grpc
 import numpy as np
+from google.protobuf import json_format
 
 from tfdml.checks import Bare, check, check_type
-from tfdml.client.protos import as_json, message
+from tfdml.client.protos import METHODS
 from tfdml.client.service import (
     LEAST_LIMIT,
     METADATA_LIMIT,
@@ -19,12 +20,6 @@ from tfdml.client.service import (
     versions_in,
 )
 
-# Method -> its service, and the file of its messages.
-_METHODS = {
-    "Predict": ("PredictionService", "predict"),
-    "GetModelMetadata": ("PredictionService", "get_model_metadata"),
-    "GetModelStatus": ("ModelService", "get_model_status"),
-}
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # Few compressed bytes could hold more than any limit.
@@ -49,15 +44,10 @@ _TYPES = {
 
 
 class GrpcService(Service):
-    """The PredictionService and the ModelService of a server, at `host:port`.
-
-    Raises:
-        ImportError: If tensorflow-serving-api is not installed.
-    """
+    """The PredictionService and the ModelService of a server, at `host:port`."""
 
     def __init__(self, target, *, timeout, headers, tls, retries=0):
         super().__init__(timeout, retries)
-        _message("Predict", "Request")  # raises if the package is not installed
         self._headers = [(name.lower(), text) for name, text in headers.items()]
         self._target, self._credentials, self._channels = target, None, {}
         if tls is not None:
@@ -85,15 +75,16 @@ class GrpcService(Service):
 
     def status(self, model):
         request = _request("GetModelStatus", model)
-        return self._call("GetModelStatus", request, lambda answer: versions_in(as_json(answer)))
+        return self._call("GetModelStatus", request, lambda answer: versions_in(_json(answer)))
 
     def metadata(self, model):
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
-        return self._call("GetModelMetadata", request, lambda answer: metadata_in(as_json(answer)))
+        return self._call("GetModelMetadata", request, lambda answer: metadata_in(_json(answer)))
 
     def _call(self, method, request, read, limit=METADATA_LIMIT):
+        service, _, response = METHODS[method]
         call = self._channel(max(limit, LEAST_LIMIT)).unary_unary(
-            f"/tensorflow.serving.{_METHODS[method][0]}/{method}",
+            f"/tensorflow.serving.{service}/{method}",
             request_serializer=type(request).SerializeToString,
         )
 
@@ -107,7 +98,7 @@ class GrpcService(Service):
             return content
 
         def parsed(content):
-            return read(_message(method, "Response").FromString(content))
+            return read(response.FromString(content))
 
         return self._ask(send, parsed, f"one of TF Serving to {method}")
 
@@ -128,10 +119,9 @@ def _check_limit(holds, size, limit):
         raise ServingError("RESOURCE_EXHAUSTED", f"an answer of {size} is larger than {limit}")
 
 
-def _message(method, end):
-    """The class of the messages that a method takes or returns."""
-    file = f"tensorflow_serving/apis/{_METHODS[method][1]}.proto"
-    return message(file, f"tensorflow.serving.{method}{end}")
+def _json(answer):
+    """A message as the dictionaries, lists and texts of TF Serving's REST interface."""
+    return json_format.MessageToDict(answer, preserving_proto_field_name=True)
 
 
 def _request(method, model, signature="", **fields):
@@ -140,7 +130,7 @@ def _request(method, model, signature="", **fields):
         spec["version"] = {"value": model.version}
     elif model.label is not None:
         spec["version_label"] = model.label
-    return _message(method, "Request")(model_spec=spec, **fields)
+    return METHODS[method][1](model_spec=spec, **fields)
 
 
 def _fill(tensor, value):

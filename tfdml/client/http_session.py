@@ -1,12 +1,13 @@
-"""HTTP requests that end by their deadline, without redirects and cookies."""
+"""HTTP requests that end by their deadline."""
 
 import http.client
 import io
 import time
+import urllib.request
 
-import requests
-import requests.adapters
 import urllib3.connection
+import urllib3.connectionpool
+import urllib3.util
 
 
 class _File(io.RawIOBase):
@@ -36,11 +37,6 @@ class _Response(http.client.HTTPResponse):
         super().__init__(sock, *args, **kwargs)
         self.fp = io.BufferedReader(_File(self.fp.detach(), sock))
 
-    def begin(self):
-        super().begin()
-        for name in ("Set-Cookie", "Set-Cookie2"):  # long ones take seconds to read
-            del self.headers[name]
-
 
 class _Timed(urllib3.connection.HTTPConnection):
     """A connection whose `timeout` counts down from when it is set."""
@@ -67,25 +63,28 @@ class _Timed(urllib3.connection.HTTPConnection):
         super().send(data)
 
 
-class _Adapter(requests.adapters.HTTPAdapter):
-    def get_connection_with_tls_context(self, *args, **kwargs):
-        pool = super().get_connection_with_tls_context(*args, **kwargs)
-        if not issubclass(pool.ConnectionCls, _Timed):
-            kind = type("Timed", (_Timed, pool.ConnectionCls), {})  # of HTTP, TLS or a proxy
-            pool.ConnectionCls = kind  # pyright: ignore[reportAttributeAccessIssue]
-        return pool
+class _TimedTls(_Timed, urllib3.connection.HTTPSConnection):
+    pass
 
 
-class Session(requests.Session):
-    """A session whose `timeout` holds for a request as a whole, and that follows no redirects.
+class _Pool(urllib3.connectionpool.HTTPConnectionPool):
+    ConnectionCls = _Timed  # pyright: ignore[reportAssignmentType]
 
-    The time limit of `requests` is one of each connection attempt and of each piece that is read.
+
+class _TlsPool(urllib3.connectionpool.HTTPSConnectionPool):
+    ConnectionCls = _TimedTls  # pyright: ignore[reportAssignmentType]
+
+
+def http_session(address, connections, **tls):
+    """A `PoolManager` whose `timeout` holds for a request as a whole; uses the machine's proxy.
+
+    The time limit of `urllib3` is one of each piece that is read.
     """
-
-    def __init__(self, connections):
-        super().__init__()
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, _Adapter(pool_maxsize=connections))
-
-    def get_redirect_target(self, resp):
-        return None
+    url = urllib3.util.parse_url(address)
+    proxy = urllib.request.getproxies().get(str(url.scheme))
+    if proxy and not urllib.request.proxy_bypass(str(url.host)):
+        session = urllib3.ProxyManager(proxy, maxsize=connections, **tls)
+    else:
+        session = urllib3.PoolManager(maxsize=connections, **tls)
+    session.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    return session

@@ -6,11 +6,10 @@ import json
 from time import monotonic
 
 import numpy as np
-import requests
 import urllib3
 
 from tfdml.checks import check_type
-from tfdml.client.http_session import Session
+from tfdml.client.http_session import http_session
 from tfdml.client.service import (
     METADATA_LIMIT,
     Service,
@@ -43,20 +42,14 @@ class RestService(Service):
     def __init__(self, address, *, timeout, headers, tls, connections, retries=0):
         super().__init__(timeout, retries)
         self._address, self._only_outputs = address.rstrip("/"), {}
-        self._session = Session(connections)
+        names = {"ca_certs": "authority", "cert_file": "certificate", "key_file": "key"}
+        files = {name: tls[file] and str(tls[file]) for name, file in names.items()} if tls else {}
+        self._session = http_session(address, connections, **files)
         # Few compressed bytes could hold more than any limit.
-        self._session.headers.update({**headers, "Accept-Encoding": "identity"})
-        if "authorization" in map(str.lower, headers):
-            self._session.auth = lambda request: request  # else ~/.netrc would replace the header
-        self._options: dict = {"stream": True}
-        if tls is not None:
-            names = ("authority", "certificate", "key")
-            authority, *own = (tls[name] and str(tls[name]) for name in names)
-            # Set per request: the environment's certificate bundle overrides the session's.
-            self._options.update(verify=authority, cert=tuple(own) if all(own) else None)
+        self._headers = {**headers, "Accept-Encoding": "identity"}
 
     def close(self):
-        self._session.close()
+        self._session.clear()
 
     def predict(self, model, signature, inputs):
         until = monotonic() + self._timeout
@@ -94,7 +87,7 @@ class RestService(Service):
 
         def send(until):
             response, content = self._send(address, body, limit, until)
-            if response.status_code != 200:
+            if response.status != 200:
                 raise _rejection(address, response, content)
             return content
 
@@ -107,29 +100,36 @@ class RestService(Service):
         """The response and its bytes, at most `limit`."""
         timeout = urllib3.Timeout(total=max(0.001, until - monotonic()))
         method, content = "POST" if body else "GET", bytearray()
-        sending = {"data": body, "timeout": timeout, **self._options}
         try:
-            with self._session.request(method, address, **sending) as response:
-                while piece := response.raw.read1(_PIECE):
+            response = self._session.request(
+                method,
+                address,
+                body=body,
+                headers=self._headers,
+                timeout=timeout,
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            with contextlib.closing(response):
+                while piece := response.read1(_PIECE):
                     content += piece
                     if len(content) > limit:
                         message = f"{address} answered with more than {limit:,} bytes"
                         raise ServingError("RESOURCE_EXHAUSTED", message)
-                if response.raw.length_remaining or (response.status_code == 200 and not content):
-                    raise requests.ConnectionError("the answer was cut off")
+                if response.length_remaining or (response.status == 200 and not content):
+                    raise urllib3.exceptions.ProtocolError("the answer was cut off")
                 return response, bytes(content)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            late = requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError
-            if isinstance(error, late) or monotonic() >= until:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            late = isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError))
+            refused = isinstance(error, urllib3.exceptions.NewConnectionError)  # which is one too
+            if monotonic() >= until or (late and not refused):
                 message = f"{address} did not answer within {self._timeout} s"
                 raise ServingError("DEADLINE_EXCEEDED", message) from error
-            code = "UNKNOWN"
-            if isinstance(error, requests.exceptions.SSLError):
-                code = "UNAUTHENTICATED"
-            elif isinstance(error, (requests.ConnectionError, urllib3.exceptions.HTTPError)):
-                code = "UNAVAILABLE"
-            cause = getattr(error.args[0] if error.args else None, "reason", error)
-            raise ServingError(code, f"{address}: {cause}") from error
+            tls_failed = isinstance(error, urllib3.exceptions.SSLError)
+            code = "UNAUTHENTICATED" if tls_failed else "UNAVAILABLE"
+            raise ServingError(code, f"{address}: {error}") from error
 
 
 def _rejection(address, response, content):
@@ -138,10 +138,10 @@ def _rejection(address, response, content):
     with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
         reason = json.loads(content)["error"]
     if not (isinstance(reason, str) and reason.strip()):
-        reason = f"{address} answered with status {response.status_code}"
+        reason = f"{address} answered with status {response.status}"
         if target := response.headers.get("Location"):
             reason += f", a redirect to {target[:100]!r}, which is not followed"
-    return ServingError(_CODES.get(response.status_code, "UNKNOWN"), reason)
+    return ServingError(_CODES.get(response.status, "UNKNOWN"), reason)
 
 
 def _as_json(value):

@@ -25,10 +25,6 @@ class ServingError(RuntimeError):
         code: Name of the gRPC status code, such as `UNAVAILABLE`, `NOT_FOUND`, `DEADLINE_EXCEEDED`
             or `INVALID_ARGUMENT`, for REST too.
         message: Reason of the failure.
-
-    Example:
-        >>> print(ServingError("NOT_FOUND", "Could not find any versions of model cars"))
-        NOT_FOUND: Could not find any versions of model cars
     """
 
     def __init__(self, code, message):
@@ -76,13 +72,7 @@ class Metadata(NamedTuple):
 
 
 class Service:
-    """Requests to a server; a subclass sends them: `predict`, `status`, `metadata` and `close`.
-
-    Args:
-        timeout: Seconds that a request may take, with its repetitions.
-        retries: Most repetitions of a request after UNAVAILABLE. No other failure is repeated: a
-            rejected request would be rejected again, one that timed out may still be running.
-    """
+    """Requests to a server; a subclass sends them: `predict`, `status`, `metadata` and `close`."""
 
     def __init__(self, timeout, retries):
         self._timeout, self._retries = timeout, retries
@@ -98,8 +88,7 @@ class Service:
 def repeated(call, most, until=math.inf):
     """Repeats a call after UNAVAILABLE, at most so often; begins no pause that ends after `until`.
 
-    The pauses double, times a random number in [0.5, 1), so that many clients of one server do not
-    return at the same moment.
+    The pauses are random, so that many clients of one server do not return at the same moment.
     """
     for attempt in range(most):
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1.0)
@@ -130,18 +119,11 @@ def malformed(expected, received):
 
 
 def limit_of(inputs):
-    """Bytes that the answer to {name: list or array} may have.
+    """Bytes that the answer to {name: list or array} may have, a power of two.
 
-    Those of 8,192 dimensions for each row, or of one number for each pair of rows of two inputs,
-    rounded up to a power of two.
-
-    >>> [limit_of({"image_bytes": [b""] * rows}) for rows in (1, 32, 40)]
-    [4194304, 4194304, 8388608]
+    Those of 8,192 dimensions for each row, or of one number for each pair of rows of two inputs.
     """
-    rows = [
-        len(value) if isinstance(value, list) else len(np.atleast_1d(value))
-        for value in inputs.values()
-    ]
+    rows = [len(v) if isinstance(v, list) else len(np.atleast_1d(v)) for v in inputs.values()]
     most = max(BYTES_OF_ROW * max(rows, default=0), 16 * math.prod(rows), LEAST_LIMIT)
     return 2 ** (most - 1).bit_length()
 
@@ -175,11 +157,7 @@ def metadata_in(answer):
 
 
 def _tensor(info):
-    """A `Tensor` from its description in JSON.
-
-    >>> _tensor({"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1"}, {"size": "128"}]}})
-    Tensor(dtype='float32', shape=(None, 128))
-    """
+    """A `Tensor` from its description in JSON."""
     dtype = info.get("dtype", "DT_INVALID").removeprefix("DT_").lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype) or dtype
     shape = info.get("tensor_shape", {})

@@ -110,8 +110,7 @@ def upright(image, contents):
     """Rotates or mirrors a (height, width, channels) image by the EXIF orientation of its file.
 
     Equal to `PIL.ImageOps.exif_transpose` of a JPEG whose EXIF segment is the first or follows that
-    of JFIF, as cameras, phones and editors write it, with the tag 0x0112 among the first 256 of its
-    first directory. Other images are returned unchanged, also if the segment is damaged.
+    of JFIF, with the tag 0x0112 among the first 256 of its first directory. Others stay unchanged.
 
     The operations are few, without loops or functions: each costs time even in a branch not taken,
     and functions that tf.data calls in parallel may deadlock.

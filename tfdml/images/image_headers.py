@@ -19,15 +19,9 @@ KINDS = {  # {first bytes: (name, class)}
 
 
 def open_image(file):
-    """Opens a JPEG, PNG, GIF, BMP or WebP of any number of pixels.
+    """Opens a JPEG, PNG, GIF, BMP or WebP of any number of pixels, or an UnidentifiedImageError.
 
     `PIL.Image.open` warns of large images and rejects larger ones, by limits of its own.
-
-    Args:
-        file: Binary file, at its beginning.
-
-    Raises:
-        PIL.UnidentifiedImageError: If it is of another kind, or its header is damaged; an OSError.
     """
     beginning = file.read(max(map(len, KINDS)))
     file.seek(0)

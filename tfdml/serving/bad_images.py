@@ -19,12 +19,6 @@ def reasons(message, name):
 
 
 def reason_for_only(message, name):
-    """The reason in a TensorFlow error about the only image of a batch.
-
-    >>> reason_for_only("assertion failed: [image_bytes[0] is empty]\\n\\t [[node]]", "image_bytes")
-    'it is empty'
-    >>> reason_for_only("Invalid PNG data, size 12\\n\\t [[node]]", "image_bytes")
-    'Invalid PNG data, size 12'
-    """
+    """The reason in a TensorFlow error about the only image of a batch."""
     sentence = message.partition("\n\t [[")[0].splitlines()[-1]
     return reasons(sentence, name).get(0) or sentence

@@ -11,11 +11,7 @@ _MOST = 256
 
 
 def fitting_batch_size(image_size, outputs=0):
-    """A batch size, at most 256, whose embedding to so many outputs needs about 1 GiB.
-
-    >>> fitting_batch_size((28, 28, 1), 128), fitting_batch_size((224, 224, 3), 128)
-    (256, 83)
-    """
+    """A batch size, at most 256, whose embedding to so many outputs needs about 1 GiB."""
     height, width, _ = image_size
     numbers = height * width * _CHANNELS + outputs
     return max(1, min(_MOST, _BYTES // (4 * numbers)))

@@ -36,11 +36,10 @@ def recipe_in(metadata):
 
 
 def config_of(version, recipe):
-    """The settings of a version's training with their folders, of runs/NAME/config.yaml.
+    """The settings of a version's training with their folders, of runs/NAME/config.yaml, or None.
 
-    Relative folders are those of the place where the run was started, beside `runs`. None if there
-    is no such file beside the folder of the models, or it belongs to another training than that of
-    `recipe`. A training continued for more steps counts as the same.
+    Relative folders are those of the place where the run was started, beside `runs`. A training of
+    another recipe does not count, one continued for more steps does.
     """
     recipe = without_folders(recipe)
     place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
@@ -62,15 +61,11 @@ def fingerprint(version):
     return digest.hexdigest()
 
 
-def load_signatures(version, stated=None):
-    """The checked signatures of a SavedModel.
-
-    `stated` is the fingerprint in its metadata, empty for none; if None, they are read.
-    """
+def load_signatures(version):
+    """The checked signatures of a SavedModel."""
     import tensorflow as tf  # for which programs that look for a version do not wait
 
-    if stated is None:
-        stated = read_metadata(version).get("fingerprint")
+    stated = read_metadata(version).get("fingerprint")
     if stated and stated != fingerprint(version):
         raise ValueError(f"{version} cannot be read (its graph or variables are damaged)")
     try:

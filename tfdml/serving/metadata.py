@@ -32,33 +32,32 @@ FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
 PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 _WORDS = ("annotated", "imagenet")  # which they may be instead
-# What is read of the metadata again: kind -> the names of its entries.
+TRAINING = ("trained_classes", "recipe", "places", "scores", "precision_scores")
+# What is read of the metadata again: kind -> its type, and the names of its entries. A list or a
+# dictionary holds the type of its elements or values.
 _KINDS = {
     "a text": (
+        str,
         *("precision", "on_bad_image", "licence", "description", "fingerprint"),
-        "scores.scored_classes",
-        *("recipe.dataset", "recipe.data_dir", "recipe.boxes", "recipe.run"),
-        *("recipe.mean_image", "recipe.loss", "places"),
+        *("places", "scores.scored_classes", "recipe.dataset", "recipe.data_dir"),
+        *("recipe.boxes", "recipe.run", "recipe.mean_image", "recipe.loss"),
     ),
     "an integer": (
+        int,
         *("dimension", "levels", "max_pixels", "scores.scored_images"),
         *("recipe.embedding_dim", "recipe.warp_size", "recipe.steps"),
     ),
-    "a number": ("recipe.validation_share",),
-    "true or false": ("recipe.skip_invalid", "recipe.keep_aspect", "recipe.trim_white"),
-    "{name: value}": ("scores", "recipe.loss_options"),
-    "{name: number}": ("scores.untrained",),
-    "a list of texts": ("trained_classes",),
-    "a list of integers": ("recipe.loss_options.dims",),
+    "a number": ((int, float), "recipe.validation_share"),
+    "true or false": (bool, "recipe.skip_invalid", "recipe.keep_aspect", "recipe.trim_white"),
+    "{name: value}": (dict, "scores", "recipe.loss_options"),
+    "{name: number}": ({"": (int, float)}, "scores.untrained"),
+    "a list of texts": ([str], "trained_classes"),
+    "a list of integers": ([int], "recipe.loss_options.dims"),
 }
 
 
 def without_folders(recipe):
-    """The recipe with its files and folders by name only.
-
-    >>> without_folders({"data_dir": "/home/ann/photos/", "weights": "imagenet"})
-    {'data_dir': 'photos', 'weights': 'imagenet'}
-    """
+    """The recipe with its files and folders by name only."""
     paths = _paths_in(recipe)
     return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
 
@@ -91,8 +90,7 @@ def write_metadata(folder, metadata):
 def read_metadata(version):
     """The metadata of a version; {} if it has none, or a file of another program.
 
-    Raises:
-        ValueError: If an entry is of another kind than those that are written.
+    An entry of another kind than those that are written is a ValueError.
     """
     path = version / "assets.extra" / FILE
     try:
@@ -103,23 +101,19 @@ def read_metadata(version):
         raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
     if not isinstance(metadata, dict):
         return {}
-    for kind, names in _KINDS.items():
+    for kind, (expected, *names) in _KINDS.items():
         for name in names:
             value = metadata
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, dict) else None
-            start = Bare(repr(value)[:100])
-            known = value is None or _is(kind, value)
-            check(known, f"`{name}` of {path} must be {kind}", value=start)
+            known = value is None or _is(value, expected)
+            check(known, f"`{name}` of {path} must be {kind}", value=Bare(repr(value)[:100]))
     return metadata
 
 
-def _is(kind, value):
-    """Whether a value of JSON is of a kind, as `_KINDS` names it."""
-    if kind.startswith("a list of "):
-        single = {"texts": "a text", "integers": "an integer"}[kind.removeprefix("a list of ")]
-        return isinstance(value, list) and all(_is(single, each) for each in value)
-    if kind == "{name: number}":
-        return isinstance(value, dict) and all(_is("a number", each) for each in value.values())
-    types = {"a text": str, "an integer": int, "a number": (int, float), "true or false": bool}
-    return isinstance(value, types.get(kind, dict))
+def _is(value, expected):
+    if isinstance(expected, list):
+        return isinstance(value, list) and all(isinstance(each, expected[0]) for each in value)
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and _is([*value.values()], [*expected.values()])
+    return isinstance(value, expected)

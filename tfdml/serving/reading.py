@@ -20,10 +20,6 @@ def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
     elements with errors: each image is an element with its row number, and missing rows could not
     be read.
 
-    Args:
-        image_bytes: (n,) encoded images of any sizes, n >= 0.
-        read_image: From a scalar string to one float32 image of `image_shape`.
-
     Returns:
         `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and
         (n,) texts such as "is empty", "" for images that were read.

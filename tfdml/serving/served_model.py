@@ -11,12 +11,12 @@ import tensorflow as tf
 
 import tfdml
 from tfdml import pairwise
-from tfdml.checks import check, check_integer, check_keras, check_type
+from tfdml.checks import check, check_integer, check_keras, check_options, check_type
 from tfdml.images.decoding import decode, resize
 from tfdml.models import EmbeddingModel, number_of_levels
 from tfdml.quiet import progress
 from tfdml.serving.exported import fingerprint
-from tfdml.serving.metadata import without_folders, write_metadata
+from tfdml.serving.metadata import TRAINING, without_folders, write_metadata
 from tfdml.serving.nearest import Nearest
 from tfdml.serving.options import TOP, ExportOptions
 from tfdml.serving.reading import read_batch, reject_unreadable
@@ -65,9 +65,8 @@ def export_model(
     texts empty, and every signature that takes `image_bytes` has an output `valid`, (n,) booleans.
     `tfdml.images.decoding.decode` documents which images the default `read_image` rejects.
 
-    The folder appears whole or not at all, so a server that watches it never sees half a version.
-    Its `assets.extra` holds `metadata.json`, described in `tfdml.serving.metadata`, and a warm-up
-    request for each signature, so that a user's first request is as fast as later ones.
+    The folder appears whole or not at all. Its `assets.extra` holds `metadata.json`, described in
+    `tfdml.serving.metadata`, and a warm-up request for each signature.
 
     Args:
         model: A `tfdml.EmbeddingModel`, or its embedder: a functional or sequential `keras.Model`
@@ -84,8 +83,8 @@ def export_model(
             embeddings of the same model.
         gallery: `tfdml.serving.Gallery` of at most 100,000 images.
         top: Number of classes or images to return; all if there are fewer.
-        metadata: {name: value} of the training, such as `recipe` and `scores`; `metadata_of` lists
-            the names.
+        metadata: {name: value} of the training: the last five that `tfdml.serving.metadata`
+            lists.
 
     Returns:
         The path of the version.
@@ -95,15 +94,6 @@ def export_model(
         TypeError: If `model` is not a `keras.Model`.
         ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery
             has embeddings of another length, or `top` is below 1.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> import tfdml
-        >>> embedder = tfdml.models.build_embedder("small_cnn", 8, input_shape=(28, 28, 1))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = export_model(embedder, pathlib.Path(folder) / "digits" / "1")
-        ...     print((path / "saved_model.pb").is_file())
-        True
     """
     check_new(pathlib.Path(path))
     if not pathlib.Path(path).name.isdigit():
@@ -182,36 +172,16 @@ class ServedModel:
             self.signatures["score_matrix"] = compiled(self._score_matrix, rows)
 
     def add_classes(self, means, *, top):
-        """Adds the signature `classify`.
-
-        Args:
-            means: `Gallery` of class means.
-            top: Number of classes to return.
-        """
+        """Adds the signature `classify`, which returns the `top` of a `Gallery` of class means."""
         self._add("classify", means, top, {"classes": means.ids})
 
     def add_gallery(self, gallery, *, top):
-        """Adds the signature `neighbours`.
-
-        Args:
-            gallery: `Gallery` of images.
-            top: Number of images to return.
-        """
+        """Adds the signature `neighbours`, which returns the `top` of a `Gallery` of images."""
         classes = {} if gallery.classes is None else {"classes": gallery.classes}
         self._add("neighbours", gallery, top, {"ids": gallery.ids, **classes})
 
     def embed_files(self, paths):
-        """The embeddings of image files; shows a progress bar if that takes more than two seconds.
-
-        Args:
-            paths: List of paths.
-
-        Returns:
-            (n, dim) float32.
-
-        Raises:
-            ValueError: If a file cannot be read as an image; names it.
-        """
+        """The embeddings of image files, (n, dim) float32; a ValueError names an unreadable one."""
         rows = []
         for first in progress("Embedding", range(0, len(paths), _BATCH), unit="batch"):
             batch = paths[first : first + _BATCH]
@@ -223,16 +193,7 @@ class ServedModel:
         return np.concatenate(rows)
 
     def write(self, path, *, assets=None, metadata=None):
-        """Writes a version, as `export_model` does, and returns its path.
-
-        Args:
-            path: The version's folder; must not exist.
-            assets: File name -> text or bytes, for its `assets.extra`.
-            metadata: {name: value} of the training, as for `metadata_of`.
-
-        Raises:
-            FileExistsError: If the version exists.
-        """
+        """Writes a version; arguments, result and errors are those of `export_model`."""
         path = pathlib.Path(path)
         with new_version(path) as unfinished:
             # Traced here: while it saves, TensorFlow would trace each once more.
@@ -319,35 +280,21 @@ class ServedModel:
         self.signatures[name] = self._from_bytes(found)
 
 
-def metadata_of(
-    served, *, trained_classes=None, recipe=None, places=None, scores=None, precision_scores=None
-):
-    """The metadata of a model to be exported, as `tfdml.serving.metadata` lists them.
-
-    Args:
-        served: `ServedModel`.
-        trained_classes: List of names.
-        recipe: {name: value}.
-        places: As from `places_of`.
-        scores: {name: value}.
-        precision_scores: {name: {precision: value}}.
-    """
-    known = {
-        "trained_classes": trained_classes,
-        "recipe": None if recipe is None else without_folders(recipe),
-        "places": places,
-        "scores": scores,
-        "precision_scores": precision_scores,
-    }
+def metadata_of(served, **training):
+    """The metadata of a model to be exported, with those of its training that are known."""
+    check_options("`metadata`", training, TRAINING)
+    known = {name: value for name, value in training.items() if value is not None}
+    if "recipe" in known:
+        known["recipe"] = without_folders(known["recipe"])
     return {
         "dimension": served.dim,
         "levels": number_of_levels(served.embedder),
         "image_size": list(served.image_shape),
         "signatures": list(served.signatures),
-        "top": dict(served.top),
+        "top": served.top,
         "versions": {package.__name__: package.__version__ for package in (tfdml, tf, keras)},
         **dataclasses.asdict(served.options),
-        **{name: value for name, value in known.items() if value is not None},
+        **known,
     }
 
 

@@ -13,8 +13,7 @@ FILE = "tf_serving_warmup_requests"
 def write_warmup(folder, functions, model_name, image_shape):
     """Writes one request for each of {signature: concrete function} into `assets.extra`.
 
-    The file is a TFRecord of `PredictionLog`, a message of tensorflow-serving-api. The messages are
-    encoded here, so that an export needs only TensorFlow; the test reads them with that package.
+    The TFRecord of `PredictionLog`s is encoded here, so that an export needs only TensorFlow.
     """
     # A grey image as JPEG and as PNG, which take different branches of the graph.
     image = tf.fill(image_shape, tf.constant(128, tf.uint8))

@@ -10,10 +10,8 @@ _LARGEST = 127  # of int8, on either side of 0
 class StoredWeights:
     """The weights of layers, stored at some precision and restored in the graph.
 
-    Each channel of a kernel is stored as a scale and rounded numbers: integers from -127 to 127 for
-    `int8`, numbers from -1 to 1 for `float16`. Without a scale, float16 would lose channels of
-    small weights, which a normalisation enlarges. Other weights, such as biases and statistics of
-    normalisation, are few and stored unchanged.
+    Each channel of a kernel is stored as a scale and numbers up to 127, or up to 1 for `float16`,
+    which would lose channels of small weights. Biases and statistics are few, stored unchanged.
     """
 
     def __init__(self, layers, precision):
@@ -37,19 +35,10 @@ class StoredWeights:
 
 
 def scaled(numbers, precision):
-    """A kernel as small numbers and a scale for each channel.
+    """A kernel as small numbers of a type, and the float32 scales to multiply them with.
 
     The channels are along the last axis with more than one entry: the outputs of dense layers and
     convolutions, the inputs of depthwise convolutions.
-
-    Returns:
-        `(small, scales)`: an array of the type `precision` and the same shape, and the float32
-        scales to multiply it with.
-
-    Example:
-        >>> small, scales = scaled(np.array([[1.0, -20.0], [-2.0, 10.0]]), "int8")
-        >>> print(small.tolist(), (127 * scales).tolist())
-        [[64, -127], [-127, 64]] [[2.0, 20.0]]
     """
     numbers = np.asarray(numbers, np.float32)
     longer = [axis for axis, length in enumerate(numbers.shape) if length > 1]

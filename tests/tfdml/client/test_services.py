@@ -1,24 +1,24 @@
 """What gRPC and REST make of arrays, addresses, errors and retries."""
 
-import http.server
 import json
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hostile import HostileServer, saying
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from tfdml.client import connection, grpc_service, service
-from tfdml.client.client import in_order
+from tfdml.client import grpc_service, service
+from tfdml.client.client import connect, in_order
 from tfdml.client.grpc_service import GrpcService
-from tfdml.client.protos import message
 from tfdml.client.rest_service import RestService
 from tfdml.client.service import Model, ServingError, repeated
 
 OPTIONS = {"timeout": 20.0, "headers": {}, "connections": 1}
 FILES = {"authority": None, "certificate": None, "key": None}
-TENSOR = message("tensorflow/core/framework/tensor.proto", "tensorflow.TensorProto")
 MODEL = Model("embedder")
 
 
@@ -36,7 +36,7 @@ MODEL = Model("embedder")
     ],
 )
 def test_the_scheme_names_the_protocol_and_its_port(address, kind, where):
-    connected = connection.connect(address, FILES, **OPTIONS)
+    connected = connect(address, FILES, **OPTIONS)
     assert type(connected) is kind
     assert where == (connected._target if kind is GrpcService else connected._address)
     connected.close()
@@ -57,74 +57,60 @@ def test_the_scheme_names_the_protocol_and_its_port(address, kind, where):
 )
 def test_addresses_and_files_that_cannot_be(address, files, said):
     with pytest.raises((ValueError, FileNotFoundError), match=said):
-        connection.connect(address, {**FILES, **files}, **OPTIONS)
+        connect(address, {**FILES, **files}, **OPTIONS)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "uint8", "bool"])
 def test_tensors_are_those_of_tensorflow(dtype, rng):
     array = rng.integers(0, 2 if dtype == "bool" else 200, (2, 3)).astype(dtype)
-    ours, theirs = TENSOR(), tf.make_tensor_proto(array)
+    ours, theirs = TensorProto(), tf.make_tensor_proto(array)
     grpc_service._fill(ours, array)
     read_by_theirs = tf.make_ndarray(type(theirs).FromString(ours.SerializeToString()))
     np.testing.assert_array_equal(read_by_theirs, array)
-    found = grpc_service._array(TENSOR.FromString(theirs.SerializeToString()))
+    found = grpc_service._array(TensorProto.FromString(theirs.SerializeToString()))
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
 
 
 def test_lists_of_numbers_may_end_in_repetitions_and_texts_are_bytes():
-    tensor = TENSOR(dtype=1, float_val=[1.0, 2.0])
+    tensor = TensorProto(dtype=1, float_val=[1.0, 2.0])
     for side in (2, 2):
         tensor.tensor_shape.dim.add(size=side)
     np.testing.assert_array_equal(grpc_service._array(tensor), [[1, 2], [2, 2]])
     texts = [[b"a", b""], [b"\xff", b"d"]]
     theirs = tf.make_tensor_proto(texts).SerializeToString()
-    assert grpc_service._array(TENSOR.FromString(theirs)).tolist() == texts
+    assert grpc_service._array(TensorProto.FromString(theirs)).tolist() == texts
 
 
 def test_numbers_of_other_types_are_rejected():
     with pytest.raises(TypeError, match=r"must be of float32, .*bool\. Received: dtype=float16"):
-        grpc_service._fill(TENSOR(), np.zeros(2, np.float16))
-
-
-class Canned(http.server.BaseHTTPRequestHandler):
-    """Answers what the test has set."""
-
-    status, content, asked, received = 200, b"", [], []
-
-    def do_GET(self):
-        self.do_POST()
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.asked.append((self.path, body))
-        self.received.append(self.headers)
-        self.send_response(self.status)
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content)
-
-    def log_message(self, *_):
-        pass
+        grpc_service._fill(TensorProto(), np.zeros(2, np.float16))
 
 
 @pytest.fixture(scope="module")
 def server():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Canned)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with HostileServer() as server:
+        yield server
 
 
 @pytest.fixture
-def canned(server, monkeypatch):
-    """(service, class whose `status` and `content` are answered)."""
-    for name, value in {"status": 200, "asked": [], "received": []}.items():
-        monkeypatch.setattr(Canned, name, value)
-    rest = RestService(f"http://127.0.0.1:{server.server_port}", tls=None, **OPTIONS)
-    yield rest, Canned
+def rest(server):
+    rest = RestService(f"http://127.0.0.1:{server.port}", tls=None, **OPTIONS)
+    yield rest
     rest.close()
+
+
+@pytest.fixture
+def asked(rest, monkeypatch):
+    """What is asked of a server that answers with `content`: [(path, body)]."""
+    found = type("Asked", (list,), {"content": b""})()
+
+    def send(address, body, limit, until):
+        found.append((address.partition("/v1/models/")[2], body))
+        return types.SimpleNamespace(status=200), found.content
+
+    monkeypatch.setattr(rest, "_send", send)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -140,9 +126,8 @@ def canned(server, monkeypatch):
         (200, b'{"outputs": {"embedding": [[1, 2], [3]]}}', "^INTERNAL: the answer is not"),
     ],
 )
-def test_what_is_no_answer_is_an_error(status, content, said, canned):
-    rest, canned = canned
-    canned.status, canned.content = status, content
+def test_what_is_no_answer_is_an_error(status, content, said, rest, server):
+    server.answer = saying(status, content)
     with pytest.raises(ServingError, match=said):
         rest.predict(MODEL, "serving_default", {"image_bytes": [b"x"]})
     for ask in (rest.status, rest.metadata):
@@ -150,48 +135,32 @@ def test_what_is_no_answer_is_an_error(status, content, said, canned):
             ask(MODEL)
 
 
-def test_numbers_texts_and_nan_are_read(canned):
-    rest, canned = canned
+def test_numbers_texts_and_nan_are_read(rest, asked):
     outputs = '{"embedding": [[0.1, NaN]], "id": [3], "label": ["ü"], "x_bytes": [{"b64": "/w=="}]}'
-    canned.content = f'{{"outputs": {outputs}}}'.encode()
+    asked.content = f'{{"outputs": {outputs}}}'.encode()
     found = rest.predict(MODEL, "neighbours", {"image_bytes": [b"\xff\0"]})
     np.testing.assert_array_equal(found["embedding"], np.array([[0.1, np.nan]], "float32"))
     texts = [found[name].tolist() for name in ("id", "label", "x_bytes")]
     assert texts == [[3], ["ü".encode()], [b"\xff"]]
-    ((path, body),) = canned.asked
-    assert path == "/v1/models/embedder:predict"
+    ((path, body),) = asked
+    assert path == "embedder:predict"
     inputs = {"image_bytes": [{"b64": "/wA="}]}
     assert json.loads(body) == {"signature_name": "neighbours", "inputs": inputs}
-
-
-@pytest.mark.parametrize("name", ["authorization", "Authorization", None])
-def test_netrc_does_not_replace_the_given_header(name, server, canned, tmp_path, monkeypatch):
-    (tmp_path / "netrc").write_text("default login someone password secret\n")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    headers = {name: "Bearer token"} if name else {}
-    address = f"http://127.0.0.1:{server.server_port}"
-    rest = RestService(address, tls=None, **{**OPTIONS, "headers": headers})
-    with pytest.raises(ServingError):
-        rest.status(MODEL)
-    rest.close()
-    sent = Canned.received[0]["Authorization"]
-    assert sent == "Bearer token" if name else sent.startswith("Basic")
 
 
 @pytest.mark.parametrize(
     ("model", "path"),
     [
-        (Model("m"), "/v1/models/m"),
-        (Model("m", version=3), "/v1/models/m/versions/3"),
-        (Model("m", label="canary"), "/v1/models/m/labels/canary"),
+        (Model("m"), "m"),
+        (Model("m", version=3), "m/versions/3"),
+        (Model("m", label="canary"), "m/labels/canary"),
     ],
 )
-def test_versions_and_labels_stand_in_the_path(model, path, canned):
-    rest, canned = canned
+def test_versions_and_labels_stand_in_the_path(model, path, rest, asked):
     version = {"version": "3", "state": "LOADING", "status": {"error_message": "no memory"}}
-    canned.content = json.dumps({"model_version_status": [version]}).encode()
+    asked.content = json.dumps({"model_version_status": [version]}).encode()
     assert rest.status(model) == [(3, "LOADING", "no memory")]
-    assert canned.asked == [(path, b"")]
+    assert asked == [(path, None)]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from image_contents import ANIMATED_WEBP, NOISE, WHOLE, claiming, encode
 from PIL import Image
 
 from pipelines import Reader
+from tfdml.serving.bad_images import reasons
 from tfdml.serving.reading import MAX_PIXELS, read_batch, reject_unreadable
 
 SIZE = (6, 5, 3)
@@ -132,11 +133,18 @@ def test_the_size_of_every_format_is_read_right():
         assert problem == b"has 30 x 40 pixels, more than the limit of 1,199"
 
 
-def test_an_error_names_the_rows_and_what_is_wrong_with_them():
-    reject_unreadable(tf.constant(["", ""]), "image_bytes")
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"x\[1\] is empty; x\[3\] is damaged"
-    ) as error:
-        reject_unreadable(tf.constant(["", "is empty", "", *["is damaged"] * 20]), "x")
-    assert "x[11]" in error.value.message
-    assert "x[12]" not in error.value.message
+@tf.function
+def reject(problems):
+    with tf.control_dependencies([reject_unreadable(problems, "image_bytes_b")]):
+        return tf.size(problems)
+
+
+@pytest.mark.parametrize("problem", ["is empty", NO_IMAGE])
+def test_an_error_names_the_rows_and_what_is_wrong_with_them(problem):
+    assert reject(tf.constant(["", ""])) == 2
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        reject(tf.constant([problem, "", *[problem] * 20]))
+    found = reasons(error.value.message, "image_bytes_b")
+    assert found == dict.fromkeys((0, *range(2, 11)), f"it {problem}")
+    for name in ("image_bytes_a", "bytes_b"):
+        assert reasons(error.value.message, name) == {}

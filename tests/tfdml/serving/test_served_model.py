@@ -184,16 +184,6 @@ def test_rows_without_a_partner_are_rejected(counts, strict, images, rng):
             call(strict[name], *sides)
 
 
-def test_scores_pairs_and_all_pairs_of_embeddings(model, strict, rng):
-    # 10,800 pairs, more than the layer scores at once.
-    a, b = (rng.normal(size=(count, 8)).astype("float32") for count in (90, 120))
-    scores = call(strict["score_matrix"], a, b)["similarity"]
-    expected = model.similarity(np.repeat(a, 120, axis=0), np.tile(b, (90, 1)))
-    np.testing.assert_allclose(scores, expected.reshape(90, 120), atol=1e-5)
-    scores = call(strict["score_pairs"], a, b[:90])["similarity"]
-    np.testing.assert_allclose(scores, model.similarity(a, b[:90]), atol=1e-5)
-
-
 def functional(shape, outputs):
     inputs = keras.Input(shape)
     return keras.Model(inputs, outputs(inputs))
