@@ -1,4 +1,4 @@
-"""evaluate.py compare, which needs the files of scored runs alone."""
+"""evaluate.py --compare, which needs the files of scored runs alone."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_runs_of_the_home_folder_are_found(folder, monkeypatch, capsys):
 
 def refusal(capsys, *arguments):
     with pytest.raises(SystemExit, match="2"):
-        evaluate.main(["compare", *arguments])
+        evaluate.main(["--compare", *arguments])
     error = capsys.readouterr().err
     assert error.startswith("tfdml-evaluate")
     assert error.count("\n") == 1
@@ -59,7 +59,7 @@ def refusal(capsys, *arguments):
     ["runs/b", "runs/b/", "saved_models/b", "saved_models/b/1", "runs/b/evaluation.json"],
 )
 def test_puts_runs_side_by_side(second, folder, capsys):
-    evaluate.main(["compare", "runs/a", second, "--out", "new/comparison.json"])
+    evaluate.main(["--compare", "runs/a", second, "--out", "new/comparison.json"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["150 images of 30 classes:", "recall@1"]
     assert lines[2].split()[0] == "runs/a"
@@ -74,7 +74,7 @@ def test_puts_runs_side_by_side(second, folder, capsys):
 @pytest.mark.usefixtures("folder")
 def test_compares_rankings_of_one_run(capsys):
     scores = ["runs/a/evaluation.json", "runs/a/evaluation_similarity.json"]
-    evaluate.main(["compare", *scores, "--rounds", "200", "--confidence", "0.9"])
+    evaluate.main([scores[0], "--compare", scores[1], "--rounds", "200", "--confidence", "0.9"])
     assert "90% bootstrap intervals" in capsys.readouterr().out
 
 
@@ -83,7 +83,7 @@ def test_needs_no_tensorflow(folder):
         "import sys\nfrom tfdml.programs import evaluate\n"
         "evaluate.main(sys.argv[1:]); print('tensorflow' in sys.modules)"
     )
-    command = [sys.executable, "-c", program, "compare", "runs/a", "runs/b"]
+    command = [sys.executable, "-c", program, "--compare", "runs/a", "runs/b"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert run.stdout.endswith("False\n"), run.stderr
@@ -116,7 +116,7 @@ def test_rejects_in_one_sentence(capsys, monkeypatch):
     pathlib.Path("saved_models/b/1/saved_model.pb").touch()
     pathlib.Path("elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")  # the scores name their version by a path from the folder above
-    evaluate.main(["compare", "../runs/a", "../runs/b"])
+    evaluate.main(["--compare", "../runs/a", "../runs/b"])
     monkeypatch.chdir("..")
     pathlib.Path("saved_models/b/1/saved_model.pb").unlink()
     message = refusal(capsys, "runs/a", "runs/c")
@@ -147,6 +147,7 @@ def test_help_names_it(capsys):
     with pytest.raises(SystemExit, match="0"):
         evaluate.main(["--help"])
     assert "compare" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="0"):
-        evaluate.main(["compare", "--help"])
-    assert "--confidence" in capsys.readouterr().out
+    for name in ("compare", "--compare"):
+        with pytest.raises(SystemExit, match="0"):
+            evaluate.main([name, "--help"])
+        assert "--confidence" in capsys.readouterr().out
