@@ -60,8 +60,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
             kept = [tf.range(batch) < tf.size(indices)]
             indices = tf.ensure_shape(tf.pad(indices, [[0, batch - tf.size(indices)]]), [batch])
         indices, draws, kept = tf.nest.map_structure(
-            lambda each: each[own],
-            (indices, reader.draws(seed, step, batch), kept),
+            lambda each: each[own], (indices, reader.draws(seed, step, batch), kept)
         )
         rows, labels = tf.nest.map_structure(lambda table: tf.gather(table, indices), tables)
         return rows, labels, draws, *kept
@@ -134,21 +133,10 @@ def balanced_batches(
     sampler="balanced",
     **options,
 ):
-    """`batches` by the sampler `Balanced`, P classes × K images, or `Mixed`.
+    """`batches` by the sampler `Balanced`, or with `sampler="mixed"` by `Mixed`.
 
-    Args:
-        split: `Split` to draw from.
-        classes_per_batch: P, distinct classes.
-        images_per_class: K, distinct images of each (a smaller class repeats its images).
-        seed: As for `batches`, as is `start_step`.
-        image_size: As for `Reader`, as is `augmentation`.
-        augmentation: `Augmentation`, or None for none.
-        start_step: Step of the first batch, or a function that returns it.
-        sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
-        **options: `preprocessing` as for `Reader`, `part` as for `batches`.
-
-    Returns:
-        `tf.data.Dataset` of `(images, labels)` as of `batches`, m = P × K.
+    `image_size`, `augmentation` and the option `preprocessing` are those of the `Reader`; `seed`,
+    `start_step` and the option `part` those of `batches`.
     """
     kinds = {"balanced": Balanced, "mixed": Mixed}
     check_one_of(kinds, sampler=sampler)

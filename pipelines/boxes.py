@@ -16,14 +16,11 @@ EDGES = ("x1", "y1", "x2", "y2")
 
 
 def read_boxes(path):
-    """Reads a CSV file whose first line is `path,x1,y1,x2,y2`, one image a line.
+    """{path, as written: (x1, y1, x2, y2)} of a CSV file with the first line `path,x1,y1,x2,y2`.
 
     Paths are relative to the folder of the dataset. The numbers are whole pixels of the file as
     stored, whatever its EXIF orientation: left and upper edge, from 0, then right and lower edge,
     exclusive. An error names the file and the line.
-
-    Returns:
-        {path of an image, as written: (x1, y1, x2, y2)}.
     """
     columns, boxes = ["path", *EDGES], {}
     header, *lines = [*csv_lines(path)] or [(1, columns)]
@@ -81,27 +78,14 @@ def with_boxes(dataset, path, data_dir):
         check(not missing, f"{path} must have a box for every image", **received)
         splits[name] = dataclasses.replace(split, boxes=found)
     for split in splits.values():
-        check_inside(split)
+        cut_to_images(split.images, split.boxes, exact=True)
     return dataclasses.replace(dataset, **splits)
 
 
-def check_inside(split):
-    """Raises a ValueError that names the first image whose box is not inside it."""
-    cut_to_images(split.images, split.boxes, exact=True)
-
-
 def cut_to_images(paths, boxes, exact=False):
-    """Annotated boxes, rounded outward to whole pixels and clipped to their images.
+    """(n, 4) boxes, rounded outward to whole pixels and clipped to their images, as integers.
 
     An error names the first image whose box lies wholly outside, or with `exact` in part.
-
-    Args:
-        paths: (n,) paths of the images, whose headers are read.
-        boxes: (n, 4) numbers: left, upper, right and lower edge.
-        exact: Whether a box must be whole pixels inside its image already.
-
-    Returns:
-        (n, 4) integers, each box inside its image.
     """
     boxes = np.asarray(boxes)
     cut = np.concatenate([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])], axis=1)

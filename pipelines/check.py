@@ -63,12 +63,7 @@ def parser_of(program, description, required=False):
 
 
 def check(name, data_dir=None, boxes=None):
-    """Finds what `skip_invalid` would leave out of a dataset, by the arguments of `pipelines.load`.
-
-    Returns:
-        `(found, images, rest)`: a sentence for each problem, the number of images without one, and
-        why these are no dataset; empty if they are.
-    """
+    """What `skip_invalid` would leave out, the number of other images, why these are no dataset."""
     rest, images = "", 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Invalid)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from pipelines import transforms
 from pipelines.augmentation import Augmentation
-from pipelines.boxes import check_inside
+from pipelines.boxes import cut_to_images
 from pipelines.preprocessing import Preprocessing
 from pipelines.records import read_all
 from pipelines.samplers import step_seed
@@ -122,7 +122,7 @@ class Reader:
 class _Rows:
     """Reads rows by a function of a row and its seed, or leaves them as they are."""
 
-    function: Any = None
+    function: Any
 
     def reads_each(self, _):
         return self.function is not None
@@ -145,13 +145,11 @@ class _Rows:
 def suited(reader, split):
     """The reader of `pipelines.batches`, checked and suited to a split."""
     check_split(split)
-    if reader is None:
-        reader = Reader() if split.inputs is None else _Rows()
-    if isinstance(reader, Reader):
-        return reader.suited_to(split)
+    if isinstance(reader, Reader) or (reader is None and split.inputs is None):
+        return (reader or Reader()).suited_to(split)
     expected = "`reader` must be a `Reader`, a function of a row and its seed, or None"
-    check_type(isinstance(reader, _Rows) or callable(reader), expected, reader=reader)
-    return reader if isinstance(reader, _Rows) else _Rows(reader)
+    check_type(reader is None or callable(reader), expected, reader=reader)
+    return _Rows(reader)
 
 
 def rows_of(split):
@@ -220,7 +218,7 @@ def cause_of(error, *splits):
             return f"{what}: {'write the cache again' if split.holds_records else advice}"
         if split.boxes is not None:
             try:
-                check_inside(split)
+                cut_to_images(split.images, split.boxes, exact=True)
             except ValueError as error:
                 return str(error)
     return error.message.partition("\n\t [[")[0].splitlines()[-1]  # below a stack of calls

@@ -44,24 +44,13 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
     """Writes the images of a dataset to TFRecord files, each record an encoded image.
 
     Each is cut to its box, if it has one, and stored as `Preprocessing(warp_size=size, ...)` makes
-    it before the crop, in 8 bits. Whole files of images of the same names and sizes, by the same
-    settings, are kept, so an interrupted write can be resumed.
-
-    Args:
-        dataset: `Dataset` of image files.
-        folder: Of the cache; made if it does not exist.
-        size: Side of the images in pixels, at most 4,096.
-        keep_aspect: Whether `size` applies to the shorter side only.
-        trim_white: Whether to cut off a white border first.
-        quality: JPEG quality, 1 to 100; None to store the pixels losslessly, as BMP.
-
-    Returns:
-        The manifest, as returned by `pipelines.datasets.cached.read_manifest`.
+    it before the crop, in 8 bits: a JPEG of a quality from 1 to 100, or if None the pixels, as BMP.
+    Whole files of images of the same names and sizes, by the same settings, are kept, so an
+    interrupted write can be resumed. Returns the manifest.
 
     Raises:
-        TypeError: If an option is not of its kind.
-        ValueError: If one is out of range, the dataset is not one of image files, or the folder has
-            a cache of other images or settings.
+        TypeError, ValueError: If an option is out of range, the dataset is not one of image files,
+            or the folder has a cache of other images or settings.
         OSError: If an image cannot be read or a file cannot be written; finished files stay.
     """
     warped = stored_preprocessing(size, keep_aspect, trim_white, quality)

@@ -74,8 +74,7 @@ class Split:
             _check_boxes(self.boxes, None if self.holds_paths else self.images.shape[1:3])
 
     def _checked_inputs(self):
-        image_fields = {"images": self.images, "boxes": self.boxes, "warped": self.warped}
-        given = [name for name, value in image_fields.items() if value is not None]
+        given = [name for name in ("images", "boxes", "warped") if vars(self)[name] is not None]
         check(not given, "a split of `inputs` must have nothing of images", given=given)
         named = self.inputs if isinstance(self.inputs, dict) else {"inputs": self.inputs}
         arrays = {
@@ -132,18 +131,14 @@ class Split:
 
     def check_one_label(self, what):
         """Raises a ValueError that names `what` if an image may have several labels."""
-        several = f"{what} must have one class id per image. Images of several labels train from "
-        several += (
-            "Python: EmbeddingModel.fit on pipelines.shuffled_batches, with the loss 'supcon'"
-        )
-        check(self.labels.ndim == 1, several, **{"labels.shape": self.labels.shape})
+        needed = f"{what} must have one class id per image. Images of several labels train from "
+        needed += "Python: EmbeddingModel.fit on pipelines.shuffled_batches, with the loss 'supcon'"
+        check(self.labels.ndim == 1, needed, **{"labels.shape": self.labels.shape})
 
     def check_super_labels(self):
         """Raises a ValueError if there are none."""
-        needed = (
-            "groups need `super_labels`, the super-class of each image, as omniglot has in its "
-        )
-        needed += "alphabets and a CSV file in a column super_label"
+        needed = "groups need `super_labels`, the super-class of each image, as omniglot has in its"
+        needed = f"{needed} alphabets and a CSV file in a column super_label"
         check(self.super_labels is not None, needed, super_labels=None)
 
     def subset(self, chosen):
@@ -276,14 +271,11 @@ class Dataset:
 
 
 def join_splits(splits):
-    """The rows of several splits, in order, as one `Split`; without super-labels if one has none.
-
-    Args:
-        splits: `Split`s with the same class ids and preprocessing, all or none with boxes, whose
-            images are all pixels of one size or all paths, or of the same `inputs`.
+    """The rows of `Split`s of one kind, in order, as one; without super-labels if one has none.
 
     Raises:
-        TypeError, ValueError: If they are not so.
+        TypeError, ValueError: If some are paths and others pixels, of other sizes or `inputs`, or
+            only some have boxes, or their `warped` differs.
     """
     splits = list(splits)
     for split in splits:
@@ -330,9 +322,6 @@ def hold_out_classes(split, share):
     Args:
         split: `Split` of training images, of 2 classes or more.
         share: Share of its classes to hold out, above 0 and below 1; at least one is.
-
-    Raises:
-        TypeError, ValueError: If one is not so.
     """
     check_split(split)
     split.check_one_label("classes to hold out")
@@ -346,15 +335,10 @@ def hold_out_classes(split, share):
 
 
 def hold_out_fold(split, number, folds):
-    """Holds out one of several folds of adjacent classes: `(rest, held_out)`, two splits.
-
-    Args:
-        split: `Split` of training images.
-        number: Number of the fold, from 0.
-        folds: Number of folds; each has 2 classes or more.
+    """Holds out the fold `number`, from 0, of adjacent classes, as `hold_out_classes` returns it.
 
     Raises:
-        ValueError: If there are too few classes.
+        ValueError: If one of the `folds` has fewer than 2 classes.
     """
     expectation = "there must be 2 or more classes to train on in each of the `folds`"
     check(split.num_classes >= 2 * folds, expectation, folds=folds, classes=split.num_classes)
@@ -371,9 +355,6 @@ def draw_gallery(split, seed=0):
     Args:
         split: `Split` to test on, with a class of 2 images.
         seed: Of the draw, >= 0.
-
-    Raises:
-        TypeError, ValueError: If one is not so.
 
     Example:
         >>> queries, gallery = draw_gallery(Split(["a.png", "b.png", "c.png"], [4, 7, 4]))

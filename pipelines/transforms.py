@@ -162,15 +162,8 @@ def random_colour(images, augmentation, draws):
 def views(images, image_size, *, crops=1, mirror=False):
     """The views of a batch of images, whose embeddings are averaged, as a list of batches.
 
-    Args:
-        images: (n, height, width, channels), of `image_size` or, for several crops, larger.
-        image_size: (height, width, channels) of a view.
-        crops: 1 for the whole images; 5 for their corners and their centre; 10 for these and their
-            mirror images.
-        mirror: Whether to add the mirror images; 10 crops always have them.
-
-    Source:
-        Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1, for 10 crops.
+    1 crop is the whole images; 5 are their corners and their centre; 10 add the mirror images, as
+    `mirror` does (Krizhevsky, Sutskever, Hinton. NIPS 2012, section 4.1).
     """
     check(crops in (1, 5, 10), "`crops` must be 1, 5 or 10", crops=crops)
     height, width, _ = image_size

@@ -84,10 +84,7 @@ def slow_but(*fast):
     ]
 
 
-@pytest.mark.parametrize(
-    "page",
-    slow_but("docs/tutorials/own_loss.md", "docs/cookbook/data.md"),
-)
+@pytest.mark.parametrize("page", slow_but("docs/tutorials/own_loss.md", "docs/cookbook/data.md"))
 def test_blocks_of_a_page_run(page, tmp_path):
     pages.run_page(page, tmp_path)
 

@@ -12,19 +12,12 @@ _KINDS = {"#": int, ".": float}
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """A published data set.
+    """A published data set."""
 
-    Args:
-        name: Of the dataset, as for `pipelines.load`.
-        title: Its published name.
-        folder: Name of the folder that it unpacks to.
-        source: Names of its published files, and who distributes them.
-    """
-
-    name: str
-    title: str
-    folder: str
-    source: str
+    name: str  # as for `pipelines.load`
+    title: str  # as published
+    folder: str  # that it unpacks to
+    source: str  # its files, and who distributes them
 
     def given(self, data_dir, what):
         """The user's folder, checked to exist; the error says `what` it has to contain."""

@@ -22,10 +22,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     The authors' training and test images of a classifier, which share classes, are merged before
     the classes are split.
 
-    Args:
-        data_dir: Folder with `cars_annos.mat` and `car_ims`, or with `cars_train`, `cars_test`,
-            `devkit` and, in it or beside it, `cars_test_annos_withlabels.mat`.
-        boxes: Whether to crop to the cars' boxes, clipped to the image.
+    `data_dir` has `cars_annos.mat` and `car_ims`, or `cars_train`, `cars_test`, `devkit` and, in it
+    or beside it, `cars_test_annos_withlabels.mat`. Boxes are clipped to the image.
 
     Source:
         Krause, Stark, Deng, Fei-Fei. 3D object representations for fine-grained categorization.

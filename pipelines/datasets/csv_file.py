@@ -22,22 +22,8 @@ PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """Images that a CSV file lists, one a line; `data_dir` is the file, or its folder.
 
-    Its first line names the columns, in any order:
-
-        path: Of the image, relative to the folder of the file.
-        label: The class, a number or a name.
-        labels: Instead of `label`: several classes of an image, separated by `;`, or none. The
-            labels of the splits are then (n, num_labels) of 0 and 1, for losses such as `supcon`;
-            test images may have labels of training images, and `split` is required. Such data
-            trains by `EmbeddingModel.fit`; `train.py` and `evaluate.py` reject it.
-        split: Optional: `train`, `test`, or `query` and `gallery` instead of `test`. Without it the
-            first half of the classes in sorted order is for training (rounded down).
-        super_label: Optional: the super-class, a number or a name.
-        x1, y1, x2, y2: Optional: the box in whole pixels: left and upper edge, from 0, then right
-            and lower edge, exclusive.
-
-    Numbers are sorted as numbers, names as text. If all are numbers, 7.0 is 7, as pandas writes
-    floats where a label is missing; nan is no label. An error names the line.
+    docs/cookbook/data.md describes its columns. Numbers are sorted as numbers, names as text. If
+    all are numbers, 7.0 is 7, as pandas writes floats where a label is missing; nan is no label.
     """
     path = _find(data_dir)
     table = _read(path)

@@ -17,9 +17,7 @@ COUNTS = {"train": (5864, 100), "test": (5924, 100)}
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """CUB-200-2011: photographs of 200 kinds of birds; the first 100 train, the others test.
 
-    Args:
-        data_dir: Folder of the unpacked archive, or its parent.
-        boxes: Whether to crop to the birds' boxes, rounded to whole pixels inside the image.
+    `boxes` are rounded to whole pixels inside the image.
 
     Source:
         Wah, Branson, Welinder, Perona, Belongie. The Caltech-UCSD Birds-200-2011 dataset.

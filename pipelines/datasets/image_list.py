@@ -83,17 +83,10 @@ def checked_dataset(
     image_size=IMAGE_SIZE,
     augmentation=AUGMENTATION,
 ):
-    """Checks a list and returns its dataset.
+    """The `Dataset` of an `ImageList`; `skip_invalid` and `training` as for `pipelines.load`.
 
-    Args:
-        name: Of the dataset.
-        images: `ImageList`.
-        skip_invalid: As for `pipelines.load`, as is `training`.
-        where: End of the error of missing images, which says where to get them.
-        counts: {part: (images, classes)} as published; None, for all or one number, allows any.
-        check_files: Whether to check that every file exists and, with `skip_invalid`, can be read.
-        exact_boxes: Whether a box beyond its image is an error; if not, it is clipped.
-        image_size: Default of the dataset, as is `augmentation`.
+    `where` ends the error of missing images; `counts` are {part: (images, classes)} as published,
+    None for any. Without `exact_boxes` a box beyond its image is clipped, not an error.
     """
     _check_counts(name, images, counts or {}, skip_invalid)
     needed_parts = ["train", "test", *["gallery"] * ("gallery" in images.parts)]

@@ -31,12 +31,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
 
     The file `train_synsets.txt` in the folder names the training synsets, one a line. Without it
     they are drawn at random with seed 0, with a warning: these are not the papers' classes. Images
-    are only looked at beforehand with `skip_invalid`.
-
-    Args:
-        data_dir: Folder with the folders of the synsets, such as `n01440764`, or whose folder
-            `train` has them.
-        name: `imagenet2010` or `imagenet10k`.
+    are only looked at beforehand with `skip_invalid`. The folders of the synsets, such as
+    `n01440764`, are in `data_dir` or in its folder `train`.
 
     Source:
         Deng, Dong, Socher, Li, Li, Fei-Fei. ImageNet: a large-scale hierarchical image database.

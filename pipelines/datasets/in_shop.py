@@ -21,10 +21,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     (`gallery`). The super-classes are the 23 kinds of clothes, such as WOMEN/Dresses, by the folder
     of an item's first image.
 
-    Args:
-        data_dir: Folder of the benchmark, with the folders `Eval`, `Anno` and `Img` or their
-            contents. Unpack the `img.zip` of 256 x 256 pixels, which the boxes refer to.
-        boxes: Whether to crop to the boxes of the clothes, clipped to the image.
+    `data_dir` has the folders `Eval`, `Anno` and `Img`, or their contents. Unpack the `img.zip` of
+    256 x 256 pixels, which the boxes refer to; these are clipped to the image.
 
     Source:
         Liu, Luo, Qiu, Wang, Tang. DeepFashion: powering robust clothes recognition and retrieval

@@ -26,10 +26,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name, download=Fal
     `cars196` this is the split of the papers. Images without a label (-1) are left out.
 
     All images are held in memory: unchanged if all have one size up to 256 x 256, otherwise resized
-    to 256 x 256 pixels, 196,608 bytes each; while they are read, twice.
-
-    Args:
-        name: Of the set, such as `cars196`, or with a config or version, such as `mnist:3.*.*`.
+    to 256 x 256 pixels, 196,608 bytes each; while they are read, twice. The name may have a config
+    or version, such as `mnist:3.*.*`.
     """
     builder = prepared(name, data_dir, download)
     features = builder.info.features

@@ -26,11 +26,8 @@ def load(data_dir=None, skip_invalid=False, training=True, *, size=800, models=F
     test vehicle, drawn at random with seed 0; all others are the queries (`test`). For a mean over
     several draws, call `pipelines.draw_gallery` on `dataset.test` and `dataset.gallery` joined.
 
-    Args:
-        data_dir: Folder of the unpacked archive, or its parent.
-        size: Of the test list: 800, 1600 or 2400 vehicles, the papers' small, medium and large.
-        models: Whether to train only on vehicles whose model is known; the models are then the
-            training super-classes, for the sampler `groups`.
+    The test list has a `size` of 800, 1600 or 2400 vehicles, the papers' small, medium and large.
+    With `models` only vehicles of a known model train, which is their super-class.
 
     Source:
         Liu, Tian, Wang, Pang, Huang. Deep relative distance learning: tell the difference between

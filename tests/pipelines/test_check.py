@@ -62,6 +62,7 @@ def test_prints_what_is_broken_with_size_and_reason(photos, capsys):
     (photos / "a" / "0.jpg").write_bytes(b"")
     (photos / "b" / "0.jpg").write_bytes(whole[:-40])
     (photos / "b" / "1.jpg").write_bytes(b"P6 1 1 255\n   ")
+    (photos / "b" / "4.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (photos / "b" / "3.jpg").symlink_to("nothing")
     assert run("--dataset", "folder", "--data_dir", photos) == 1
     out = capsys.readouterr().out
@@ -70,7 +71,8 @@ def test_prints_what_is_broken_with_size_and_reason(photos, capsys):
         f"b/0.jpg ({len(whole) - 40:,} bytes, a JPEG that is cut off or damaged)",
         "b/1.jpg (14 bytes, not JPEG, PNG, GIF, BMP, WebP)",
         "b/3.jpg (a broken link)",
-        "4 found",
+        "b/4.png (8 bytes, a PNG that is cut off or damaged)",
+        "5 found",
         "--skip_invalid true",
     ):
         assert text in out
@@ -162,14 +164,6 @@ def test_what_can_be_read_is_not_decoded_again_until_it_changes(photos, decoded)
     decoded.clear()
     assert list(unreadable(paths)) == [(0, "4 bytes, not JPEG, PNG, GIF, BMP, WebP")]  # anew
     assert decoded == paths[:1]
-
-
-def test_skip_invalid_uses_what_the_check_remembers_and_loading_reads_nothing(photos, decoded):
-    check.main(["--dataset", "folder", "--data_dir", str(photos)])
-    decoded.clear()
-    pipelines.load("folder", photos)
-    pipelines.load("folder", photos, skip_invalid=True)
-    assert decoded == []
 
 
 def test_a_broken_or_missing_memory_is_done_without(photos, tmp_path, monkeypatch):

@@ -118,13 +118,6 @@ def test_the_same_list_comes_again_unless_it_is_shuffled_anew():
         assert sorted(as_pairs(half)) == sorted(as_pairs(again[:epoch]))
 
 
-def test_pairs_of_many_small_classes_take_no_call_for_each():
-    began = time.process_time()
-    pairs = positive_pairs(np.repeat(np.arange(100_000), 2))
-    assert time.process_time() - began < 0.5
-    np.testing.assert_array_equal(pairs, np.arange(200_000).reshape(-1, 2).T)
-
-
 def test_warns_if_no_class_has_two_images():
     with pytest.warns(UserWarning, match=r"no class has 2 images or more.*Received: classes=8"):
         rows_of(1, Pairs(4), np.arange(8))

@@ -1,6 +1,5 @@
 import importlib
 import inspect
-import re
 import subprocess
 import sys
 
@@ -63,5 +62,3 @@ def test_every_name_has_a_loader_that_takes_its_options(name):
     parameters = inspect.signature(load).parameters
     assert {"data_dir", "skip_invalid", "training", *options} <= set(parameters)
     assert ("boxes" in parameters) == (name in WITH_BOXES)
-    documented = re.findall(r"^    {4}(\w+):", load.__doc__.partition("Args:")[2], re.MULTILINE)
-    assert documented in ([], list(parameters))

@@ -109,26 +109,10 @@ def test_numbers_are_checked_when_a_sampler_is_built(build, error, message):
     ("sampler", "labels", "message"),
     [
         (Balanced(5, 2), [0, 0, 1, 1, 2, 3], "classes. Received: classes_per_batch=5, classes=4"),
-        (
-            Groups(4, 9, 4),
-            [0, 0, 2, 2, 4, 4, 6, 7],
-            "a class of 2 images or more. Received",
-        ),
-        (
-            Groups(2, 9, 1),
-            [0, 0, 1, 2, 2, 3],
-            "2 classes of 2 images or more. Received:",
-        ),
-        (
-            WholeClasses(5),
-            [0, 0, 0, 0, 1, 1, 2],
-            "Received: batch_size=5, largest=4",
-        ),
-        (
-            WholeClasses(9),
-            [0, 0, 1, 2],
-            "classes with 2 or more images. Received: classes=1",
-        ),
+        (Groups(4, 9, 4), [0, 0, 2, 2, 4, 4, 6, 7], "a class of 2 images or more. Received"),
+        (Groups(2, 9, 1), [0, 0, 1, 2, 2, 3], "2 classes of 2 images or more. Received:"),
+        (WholeClasses(5), [0, 0, 0, 0, 1, 1, 2], "Received: batch_size=5, largest=4"),
+        (WholeClasses(9), [0, 0, 1, 2], "classes with 2 or more images. Received: classes=1"),
         (Shuffled(5), [0, 0, 1, 1], "number of images. Received: batch_size=5, images=4"),
         (Pairs(5), [0, 0, 1, 1], "`batch_size` must be a multiple of 2. Received: batch_size=5"),
         (Pairs(4), [3, 3], "negative pairs need 2 classes or more. Received: classes=1"),

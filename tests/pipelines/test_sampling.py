@@ -248,16 +248,6 @@ def test_an_epoch_takes_whole_classes_until_each_batch_is_full(counts, room, see
             assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "taken"), [(9, [3, 3, 3]), (10, [3, 3, 3]), (11, [3, 3, 3, 2])]
-)
-def test_a_class_that_does_not_fit_is_cut_to_two_images_or_more(batch_size, taken):
-    labels = labels_of([3] * 40)
-    for indices in whole(20, labels, batch_size):
-        begins = np.flatnonzero(np.diff(labels[indices], prepend=-1))
-        assert np.diff(np.append(begins, len(indices))).tolist() == taken
-
-
 def test_images_that_do_not_fill_a_batch_all_come():
     labels = labels_of([2, 1, 4])
     for indices in whole(3, labels, 20):

@@ -1,9 +1,29 @@
+import dataclasses
+import io
+import pathlib
+import re
+import struct
+
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
-from pipelines import Dataset, Preprocessing, Split, draw_gallery, hold_out_classes, join_splits
+import pipelines
+from pipelines import (
+    Augmentation,
+    Dataset,
+    Preprocessing,
+    Split,
+    balanced_batches,
+    draw_gallery,
+    evaluation_batches,
+    hold_out_classes,
+    join_splits,
+)
 
-PIXELS = np.zeros((2, 2, 2, 1), np.uint8)
+PIXELS = np.zeros((2, 2, 3, 1), np.uint8)
+UNEVEN = {"a": np.zeros((3, 5)), "b": ["x", "y"]}
+FLOATS = np.linspace(0, 1, 4 * 2 * 2 * 3).reshape(4, 2, 2, 3)
 
 
 def tiny(labels):
@@ -45,73 +65,41 @@ def test_super_labels_and_boxes_stay_with_their_rows():
 
 
 @pytest.mark.parametrize(
-    ("boxes", "error", "message"),
+    ("name", "value", "error", "message"),
     [
-        ([[0, 0, 1, 1]], ValueError, r"four edges per image\. .*images=2, boxes\.shape=\(1, 4\)"),
-        ([[0, 0, 1]] * 2, ValueError, r"four edges per image\. .*boxes\.shape=\(2, 3\)"),
-        ([[0.0, 0, 1, 1]] * 2, TypeError, r"`boxes` must be integers\. Received: dtype=float64"),
+        ("labels", [0], ValueError, r"one id per image\. Received: images=2, labels\.shape=\(1,\)"),
+        ("labels", np.zeros(2), TypeError, r"`labels` must be integers\. Received: dtype=float64"),
+        ("labels", ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
+        ("labels", np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
+        ("images", np.zeros((0, 2, 2, 1), np.uint8), ValueError, "at least one image"),
+        ("images", PIXELS / 255, TypeError, r"by images.astype\('uint8'\)\. .*dtype=float64"),
         (
-            [[0, 0, 3, 2], [0, 0, 4, 2]],
-            ValueError,
-            r"box=\[0, 0, 4, 2\], width=3, height=2",
+            "images",
+            PIXELS[..., 0],
+            TypeError,
+            r"grey images by images\[..., None\]\. .*\(2, 2, 3\)",
         ),
-        ([[0, 0, 3, 2], [0, 0, 2, 3]], ValueError, r"row=1, box=\[0, 0, 2, 3\]"),
-        ([[0, 0, 3, 2], [1, 0, 1, 2]], ValueError, r"row=1, box=\[1, 0, 1, 2\]"),
-        ([[0, 0, 3, 2], [0, -1, 1, 2]], ValueError, r"row=1, box=\[0, -1, 1, 2\]"),
+        ("images", [PIXELS[0], PIXELS[:1]], ValueError, "`images` must be of one size, or paths"),
+        ("images", ["a.png", None], TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
+        ("images", [object()], TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
+        ("images", None, TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=object"),
+        ("images", "a.png", TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=<U5"),
+        ("images", [["a.png"], ["b.png"]], TypeError, r"Received: shape=\(2, 1\)"),
+        ("super_labels", [1], ValueError, r"one id per image\. Received: .*labels\.shape=\(1,\)"),
+        ("super_labels", [1.0, 1.0], TypeError, r"`super_labels` must be integers\. .*=float64"),
+        ("super_labels", [1, 2], ValueError, r"same for all .*class=7, super_labels=\[1, 2\]"),
+        ("boxes", [[0, 0, 1, 1]], ValueError, r"four edges per image\. .*boxes\.shape=\(1, 4\)"),
+        ("boxes", [[0, 0, 1]] * 2, ValueError, r"four edges per image\. .*boxes\.shape=\(2, 3\)"),
+        ("boxes", [[0.0, 0, 1, 1]] * 2, TypeError, r"`boxes` must be integers\. .*dtype=float64"),
+        ("boxes", [[0, 0, 3, 2], [0, 0, 4, 2]], ValueError, r"0, 0, 4, 2\], width=3, height=2"),
+        ("boxes", [[0, 0, 3, 2], [0, 0, 2, 3]], ValueError, r"row=1, box=\[0, 0, 2, 3\]"),
+        ("boxes", [[0, 0, 3, 2], [1, 0, 1, 2]], ValueError, r"row=1, box=\[1, 0, 1, 2\]"),
+        ("boxes", [[0, 0, 3, 2], [0, -1, 1, 2]], ValueError, r"row=1, box=\[0, -1, 1, 2\]"),
     ],
 )
-def test_rejects_boxes_that_do_not_fit(boxes, error, message):
+def test_rejects_what_does_not_fit(name, value, error, message):
     with pytest.raises(error, match=message):
-        Split(np.zeros((2, 2, 3, 1), np.uint8), [0, 1], boxes=boxes)
-
-
-def test_both_splits_of_a_dataset_join_with_their_names():
-    first = Split(["a.png", "b.png"], [1, 2], {1: "a", 2: "b"}, super_labels=[0, 0])
-    second = Split(["c.png"], [3], {3: "c"})
-    both = Dataset("x", first, second, image_size=(2, 2, 1)).both()
-    assert both.images.tolist() == ["a.png", "b.png", "c.png"]
-    assert both.names == ["a", "b", "c"]
-    assert both.super_labels is None
-
-
-@pytest.mark.parametrize(
-    ("super_labels", "error", "message"),
-    [
-        ([1, 1], ValueError, r"one id per image\. Received: images=3, super_labels\.shape=\(2,\)"),
-        ([1.0, 1.0, 2.0], TypeError, r"`super_labels` must be integers\. Received: dtype=float64"),
-        (
-            [1, 5, 2],
-            ValueError,
-            r"same for all images .*class=7, super_labels=\[1, 2\]",
-        ),
-    ],
-)
-def test_rejects_super_labels_that_do_not_fit(super_labels, error, message):
-    with pytest.raises(error, match=message):
-        Split(np.zeros((3, 2, 2, 1), np.uint8), [7, 8, 7], super_labels=super_labels)
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "error", "message"),
-    [
-        (PIXELS, [0], ValueError, r"one id per image\. Received: images=2, labels\.shape=\(1,\)"),
-        (np.zeros((0, 2, 2, 1), np.uint8), np.zeros(0, int), ValueError, "at least one image"),
-        (PIXELS, np.zeros(2), TypeError, r"`labels` must be integers\. Received: dtype=float64"),
-        (["a.png", "b.png"], ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
-        (["a.png", "b.png"], np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
-        (PIXELS / 255, [0, 0], TypeError, r"by images.astype\('uint8'\)\. .*dtype=float64"),
-        (PIXELS[..., 0], [0, 0], TypeError, r"grey images by images\[..., None\]\. .*\(2, 2, 2\)"),
-        ([PIXELS[0], PIXELS[:1]], [0, 0], ValueError, "`images` must be of one size, or paths"),
-        (["a.png", None], np.zeros(2, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
-        ([object()], np.zeros(1, int), TypeError, r"\(n,\) paths\. Received: .*dtype=object"),
-        (None, None, TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=object"),
-        ("a.png", [0], TypeError, r"\(n,\) paths\. Received: shape=\(\), dtype=<U5"),
-        ([["a.png"], ["b.png"]], np.zeros(2, int), TypeError, r"Received: shape=\(2, 1\)"),
-    ],
-)
-def test_rejects_images_and_labels_that_do_not_fit(images, labels, error, message):
-    with pytest.raises(error, match=message):
-        Split(images, labels)
+        Split(**{"images": PIXELS, "labels": [7, 7], name: value})
 
 
 def test_holding_out_takes_the_last_classes_whole():
@@ -144,12 +132,14 @@ def test_both_sides_keep_a_class(share):
 
 
 def test_a_gallery_is_a_third_split():
-    train, test = Split(["a.png"], [1], {1: "one"}), Split(["b.png"], [2])
+    train = Split(["a.png"], [1], {1: "one"}, super_labels=[0])
+    test = Split(["b.png"], [2])
     gallery = Split(["c.png", "d.png"], [2, 3], {3: "three"})
     dataset = Dataset("x", train, test, (1, 1, 1), gallery=gallery)
     assert list(dataset.splits) == ["train", "test", "gallery"]
     assert dataset.both().images.tolist() == ["a.png", "b.png", "c.png", "d.png"]
     assert dataset.both().names == ["one", "2", "three"]
+    assert dataset.both().super_labels is None
     split, queries = dataset.scored()
     assert split.images.tolist() == ["b.png", "c.png", "d.png"]
     assert queries.tolist() == [True, False, False]
@@ -207,3 +197,112 @@ def test_a_gallery_rejects_what_it_cannot_be_drawn_of():
 def test_splits_to_join_are_of_one_kind(splits, message):
     with pytest.raises(ValueError, match=message):
         join_splits(splits)
+
+
+def test_lists_of_strings_and_of_paths_are_taken():
+    names = ["a/1.jpg", "b/2.jpg"]
+    for images in (names, tuple(names), np.array(names), [pathlib.Path(name) for name in names]):
+        split = Split(images, [0, 1])
+        assert split.holds_paths
+        assert split.images.tolist() == names
+
+
+def test_labels_come_along_for_validation():
+    split = Split((255 * FLOATS).astype("uint8"), [5, 5, 7, 7])
+    batches = list(evaluation_batches(split, batch_size=3, with_labels=True))
+    assert [labels.numpy().tolist() for _, labels in batches] == [[5, 5, 7], [7]]
+    for (images, _), alone in zip(batches, evaluation_batches(split, batch_size=3), strict=True):
+        np.testing.assert_array_equal(images, alone)
+
+
+def test_a_missing_file_of_a_csv_names_the_folder_that_paths_are_relative_to(tmp_path):
+    (tmp_path / "list.csv").write_text("path,label\nphotos/1.jpg,a\nphotos/2.jpg,b\n")
+    with pytest.raises(FileNotFoundError, match=f"relative to {tmp_path}, the folder of list.csv"):
+        pipelines.load("csv", tmp_path)
+
+
+def test_a_box_is_in_the_pixels_of_the_file_and_what_it_holds_is_turned(tmp_path, rng):
+    exif = b"Exif\0\0MM\0*" + struct.pack(">IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
+    pixels = rng.integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "1.jpg", exif=exif)
+    content = io.BytesIO((tmp_path / "1.jpg").read_bytes())
+    box = (2, 3, 22, 9)
+    upright = ImageOps.exif_transpose(Image.open(content))
+    whole = Split([tmp_path / "1.jpg"], [0])
+    images = next(iter(evaluation_batches(whole, (24, 16, 3))))
+    np.testing.assert_array_equal(images[0], np.asarray(upright))
+    stored = Image.open(content).crop(box)
+    expected = np.asarray(stored.transpose(Image.Transpose.ROTATE_270))
+    part = Split([tmp_path / "1.jpg"], [0], boxes=[box])
+    images = next(iter(evaluation_batches(part, (20, 6, 3))))
+    np.testing.assert_array_equal(images[0], expected)
+
+
+def test_several_labels_are_checked():
+    names = ["1.jpg", "2.jpg"]
+    assert Split(names, [[1, 0], [1, 1]]).num_classes == 2
+    for wrong, message in (
+        ([[1, 2], [0, 0]], r"must be 0 or 1\. Received: labels=0 to 2"),
+        ([[1, 0]], r"a row of 0 and 1 per image\. Received: images=2, labels.shape=\(1, 2\)"),
+        ([[1], [0], [0]], r"one id per image\. Received: images=2, labels.shape=\(3, 1\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Split(names, wrong)
+    with pytest.raises(ValueError, match="super-classes must have one class id per image"):
+        Split(names, [[1, 0], [1, 1]], super_labels=[0, 0])
+
+
+@pytest.fixture
+def rows(rng):
+    """A split of two inputs, numbers and texts, in 6 classes of 4 rows."""
+    inputs = {"numbers": rng.normal(size=(24, 5)), "texts": [f"text {row}" for row in range(24)]}
+    labels = np.arange(24) % 6
+    return Split(inputs=inputs, labels=labels, super_labels=labels // 2)
+
+
+def test_evaluation_gives_all_rows_in_order(rows):
+    batches = list(evaluation_batches(rows, batch_size=10))
+    assert [len(inputs["texts"]) for inputs in batches] == [10, 10, 4]
+    numbers = np.concatenate([inputs["numbers"] for inputs in batches])
+    np.testing.assert_array_equal(numbers, rows.inputs["numbers"])
+    _, labels = next(iter(evaluation_batches(rows, with_labels=True)))
+    np.testing.assert_array_equal(labels, rows.labels)
+
+
+def test_splits_of_rows_are_cut_and_joined(rows):
+    assert repr(rows) == "<Split: 24 rows of 6 classes>"
+    rest, held_out = hold_out_classes(rows, 0.5)
+    assert held_out.inputs["texts"].tolist() == [f"text {i}" for i in range(24) if i % 6 >= 3]
+    joined = join_splits([held_out, rest])
+    assert joined.inputs["texts"].tolist() == [*held_out.inputs["texts"], *rest.inputs["texts"]]
+    table = dataclasses.replace(rest, inputs=rest.inputs["numbers"])
+    assert table.subset([1]).inputs.shape == (1, 5)
+    with pytest.raises(ValueError, match="splits to join must have the same inputs, or none"):
+        join_splits([rest, table])
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"inputs": UNEVEN}, ValueError, "a.shape=(3, 5), b.shape=(2,), labels.shape=(3,)"),
+        ({"inputs": np.zeros((2, 5))}, ValueError, "inputs.shape=(2, 5), labels.shape=(3,)"),
+        ({"inputs": {}}, ValueError, "at least one. Received: labels.shape=(3,)"),
+        ({"inputs": [], "labels": []}, ValueError, "at least one. Received: inputs.shape=(0,)"),
+        ({"inputs": [[1], [2, 3], [4]]}, ValueError, "`inputs` must have rows of one shape: "),
+        ({"inputs": ["x", None, "y"]}, TypeError, "rows of numbers or texts. Received: shape=(3,)"),
+        ({"inputs": np.zeros(3), "images": ["1.jpg"]}, ValueError, "Received: given=['images']"),
+        ({"images": np.zeros((3, 64))}, TypeError, "paths; other rows are the `inputs` of a split"),
+    ],
+)
+def test_rejects_rows_that_do_not_fit(given, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        Split(**{"labels": [0, 0, 1], **given})
+
+
+def test_rows_take_no_options_of_images(rows):
+    given = {"image_size": (8, 8, 1)}, {"augmentation": Augmentation()}
+    for options in (*given, {"preprocessing": Preprocessing()}):
+        with pytest.raises(ValueError, match="options of images must be None for a split of `inpu"):
+            balanced_batches(rows, 2, 2, **options)
+    with pytest.raises(ValueError, match=r"Received: image_size=\(8, 8, 1\)"):
+        evaluation_batches(rows, (8, 8, 1))

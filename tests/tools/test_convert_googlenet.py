@@ -171,28 +171,23 @@ def test_the_googlenet_of_caffe_has_its_features(rng, tmp_path):
         np.testing.assert_allclose(values, expected[name], atol=1e-4 * expected[name].max())
 
 
-def test_converts_the_googlenet_of_torchvision(rng, tmp_path, monkeypatch):
+@pytest.mark.parametrize("zipped", [None, False, True])
+def test_converts_the_googlenet_of_torchvision(zipped, rng, tmp_path, monkeypatch, capsys):
     state = torchvision_state(rng)
-    monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)
-    (tmp_path / "net.pth").touch()
+    if zipped is None:
+        monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)
+        (tmp_path / "net.pth").touch()
+    else:
+        torch = pytest.importorskip("torch")
+        tensors = {name: torch.tensor(array) for name, array in state.items()}
+        torch.save(tensors, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
     run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
     images = rng.uniform(0, 255, (1, 64, 64, 3)).astype("float32")
     expected = caffe_oracle.torchvision_googlenet(images, state)
     (features,) = features_of(googlenet, images, tmp_path / "net.npz")
     np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_reads_a_file_of_pytorch(zipped, rng, tmp_path, capsys):
-    torch = pytest.importorskip("torch")
-    state = torchvision_state(rng)
-    tensors = {name: torch.tensor(array) for name, array in state.items()}
-    torch.save(tensors, tmp_path / "net.pth", _use_new_zipfile_serialization=zipped)
-    run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
-    images = rng.uniform(0, 255, (1, 64, 64, 3)).astype("float32")
-    expected = caffe_oracle.torchvision_googlenet(images, state)
-    (features,) = features_of(googlenet, images, tmp_path / "net.npz")
-    np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
+    if zipped is None:
+        return
     (tmp_path / "bad.pth").write_text("no weights")
     with pytest.raises(SystemExit, match="2"):
         run(convert_googlenet, tmp_path / "bad.pth", tmp_path / "bad.npz")
@@ -235,16 +230,10 @@ def too_few_weights():
         (b"no weights at all", "net.caffemodel is not a"),
         (b"", "net.caffemodel is not a .caffemodel: it has no layer with weights"),
         (caffemodel(one_layer(), old=True)[:-100], "is not a complete .caffemodel"),
-        (
-            too_few_weights(),
-            "layer conv1/7x7_s2 has 12 bytes of weights for shape (64, 3, 7, 7)",
-        ),
+        (too_few_weights(), "layer conv1/7x7_s2 has 12 bytes of weights for shape (64, 3, 7, 7)"),
         (caffemodel(one_layer()), "net.caffemodel', missing=['conv2__3x3_reduce/kernel"),
         (caffemodel(one_layer("conv9")), "unknown=['conv9/kernel', 'conv9/bias']"),
-        (
-            caffemodel(one_layer(biases=2)),
-            "layer conv1/7x7_s2 must have only a kernel and a bias",
-        ),
+        (caffemodel(one_layer(biases=2)), "layer conv1/7x7_s2 must have only a kernel and a bias"),
         (
             caffemodel(one_layer(kernel=(64, 3))),
             "the kernel of conv1/7x7_s2 must be (out, in, height, width). Received: ",

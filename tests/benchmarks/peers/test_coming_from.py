@@ -25,7 +25,7 @@ def records(**sizes):
     for name in coming_from.compared():
         difference = {"relative": sizes.get(name, 0.0)}
         made[key_of(name, CHECKED, "float64")] = {
-            "differences": {PML: {"value": difference, "gradient": difference}},
+            "differences": {PML: {"value": difference, "gradient": difference}}
         }
     return made
 

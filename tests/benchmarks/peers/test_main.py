@@ -75,8 +75,7 @@ def test_a_run_that_was_stopped_goes_on(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("--only", "speed"), ("--batches", "4"), ("--seconds", "-1")],
+    ("option", "value"), [("--only", "speed"), ("--batches", "4"), ("--seconds", "-1")]
 )
 def test_what_cannot_be_is_rejected(run, option, value):
     result, keys = run(option, value)

@@ -176,11 +176,7 @@ SMALL = {  # how each is written, its module, and what stands there in place of 
         cars196,
         {"TRAINED": 2, "COUNTS": {"train": (4, 2), "test": (3, 2)}},
     ),
-    "cub200": (
-        write_birds,
-        cub200,
-        {"TRAINED": 2, "COUNTS": {"train": (5, 2), "test": (5, 2)}},
-    ),
+    "cub200": (write_birds, cub200, {"TRAINED": 2, "COUNTS": {"train": (5, 2), "test": (5, 2)}}),
     "in_shop": (
         write_clothes,
         in_shop,

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import pipelines
-from pipelines.datasets import WITH_BOXES, cars196, cub200, image_list, in_shop, vehicle_id
+from pipelines.datasets import WITH_BOXES, cars196, cub200, imagenet, in_shop, vehicle_id
 from pipelines.datasets import stanford_online_products as products
+from pipelines.datasets.image_list import PARTS
 
 every = pytest.mark.parametrize("name", archives.SMALL)
 LABELS = {  # of training, test and gallery
@@ -39,6 +40,14 @@ FILES = [
 def load(name, folder, **options):
     boxes = "annotated" if name in WITH_BOXES else None
     return pipelines.load(name, data_dir=folder, **{"boxes": boxes, **options})
+
+
+def test_kinds_of_products_are_the_super_classes(small):
+    root = small("stanford_online_products")
+    dataset = load("stanford_online_products", root)
+    assert dataset.train.super_labels.tolist() == [1, 1, 4, 4]
+    assert dataset.test.super_labels.tolist() == [4, 4, 1]
+    assert dataset.test.images[2] == str(root / "bicycle_final" / "111085124_7.JPG")
 
 
 @every
@@ -145,19 +154,6 @@ def test_images_that_are_missing_or_cannot_be_read_are_named_or_left_out(small, 
     assert {warning.filename for warning in recwarn} == {__file__}
 
 
-def test_a_class_to_train_needs_two_images(small):
-    root = small("stanford_online_products")
-    (root / "chair_final" / "111085122_4.JPG").unlink()
-    with (
-        pytest.warns(UserWarning, match="left out 1 of 7 images"),
-        pytest.warns(UserWarning, match=r"left out 1 training classes .*: 2$"),
-    ):
-        dataset = load("stanford_online_products", root, skip_invalid=True)
-    assert dataset.train.labels.tolist() == [1, 1]
-    with pytest.raises(FileNotFoundError, match=r"1 of 7 images that are missing: .*_4\.JPG"):
-        load("stanford_online_products", root, training=False)
-
-
 def test_only_some_have_boxes():
     message = r"'vehicle_id' has no boxes.* boxes: cars196, csv, cub200, in_shop\."
     with pytest.raises(ValueError, match=message):
@@ -168,9 +164,14 @@ def test_the_published_counts_are_of_the_whole_sets():
     def total(module):
         return np.sum(list(module.COUNTS.values()), axis=0).tolist()
 
+    assert (cars196.TRAINED, cars196.COUNTS["train"]) == (98, (8054, 98))
+    assert (cub200.TRAINED, cub200.COUNTS["train"]) == (100, (5864, 100))
+    assert vehicle_id.TRAINED == (113346, 13164)
+    assert vehicle_id.TESTED == {800: (6493, 800), 1600: (13377, 1600), 2400: (19777, 2400)}
+    assert imagenet.SYNSETS == {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}
     assert total(cars196) == [16185, 196]
     assert total(cub200) == [11788, 200]
     assert total(products) == [120053, 22634]
     assert total(in_shop) == [52712, 11967]
     assert in_shop.COUNTS["gallery"] == (12612, 3985)
-    assert image_list.PARTS == ("train", "test", "gallery")  # by their numbers in caches
+    assert PARTS == ("train", "test", "gallery")  # by their numbers in caches

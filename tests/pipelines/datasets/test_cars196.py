@@ -4,7 +4,6 @@ import pytest
 from scipy.io import savemat
 
 import pipelines
-from pipelines.datasets import cars196
 
 
 @pytest.fixture
@@ -59,7 +58,3 @@ def test_names_a_file_that_is_cut_off_or_another(merged):
     lost = r"must have `bbox_x1`.*`relative_im_path` in `annotations`"
     with pytest.raises(ValueError, match=lost):
         load(merged)
-
-
-def test_the_first_98_train():
-    assert (cars196.TRAINED, cars196.COUNTS["train"]) == (98, (8054, 98))

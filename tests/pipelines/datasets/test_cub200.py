@@ -1,7 +1,6 @@
 import pytest
 
 import pipelines
-from pipelines.datasets import cub200
 
 
 @pytest.fixture
@@ -42,18 +41,3 @@ def test_boxes_are_left_upper_width_and_height_cut_to_the_image(birds):
     message = r"Photo_0_2\.jpg: a box must be inside its image\. .*\[20\.0, -1\.0, 29\.0, 39\.0\]"
     with pytest.raises(ValueError, match=message):
         load(birds, boxes="annotated")
-
-
-def test_a_training_class_needs_two_images(birds, monkeypatch):
-    monkeypatch.setattr(cub200, "TRAINED", 3)
-    monkeypatch.setattr(cub200, "COUNTS", {"train": (6, 3), "test": (4, 1)})
-    message = r"1 training classes with a single image.*: 003\.Sooty_Albatross"
-    with pytest.raises(ValueError, match=message):
-        load(birds)
-    assert load(birds, training=False).train.num_classes == 3
-    with pytest.warns(UserWarning, match="left out 1 training classes"):
-        assert load(birds, skip_invalid=True).train.num_classes == 2
-
-
-def test_the_first_100_train():
-    assert (cub200.TRAINED, cub200.COUNTS["train"]) == (100, (5864, 100))

@@ -58,13 +58,3 @@ def test_characters_are_centred_and_of_one_size(glyphs):
         assert 19 <= max(np.ptp(rows), np.ptp(columns)) + 1 <= 20
         for inked in (rows, columns):
             assert abs(inked[0] + inked[-1] - 27) <= 2
-
-
-def test_raw_pixels_leave_something_to_learn(glyphs):
-    pixels = glyphs.test.images.reshape(len(glyphs.test.labels), -1).astype(np.float32)
-    queries = slice(0, None, 37)
-    products = 2 * pixels[queries] @ pixels.T
-    distances = (pixels**2).sum(1) - products
-    distances[np.arange(len(distances)), np.arange(len(pixels))[queries]] = np.inf
-    hits = glyphs.test.labels[distances.argmin(1)] == glyphs.test.labels[queries]
-    assert 0.6 < hits.mean() < 0.8

@@ -11,16 +11,13 @@ SIZES = [(12, 20), (16, 8), (300, 200)]
 
 
 class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    """A set of `images`, the names or number of `classes`, and `parts` of rows."""
+
     VERSION = tfds.core.Version("1.0.0")
     code_path = pathlib.Path(__file__)  # which TFDS does not find of a test
 
-
-class TinyDigits(Tiny):
-    """Five classes of grey images of one size, in three splits and a part of one."""
-
     def _info(self):
-        image = tfds.features.Image(shape=(6, 5, 1))
-        features = {"image": image, "label": tfds.features.ClassLabel(num_classes=5)}
+        features = {"image": self.images, "label": tfds.features.ClassLabel(**self.classes)}
         return tfds.core.DatasetInfo(
             builder=self,
             features=tfds.features.FeaturesDict(features),
@@ -28,10 +25,15 @@ class TinyDigits(Tiny):
         )
 
     def _split_generators(self, manager):
-        parts = {"train": range(0, 10), "validation": range(10, 12), "test": range(12, 16)}
-        return {part: self._generate_examples(rows) for part, rows in parts.items()} | {
-            "small": self._generate_examples(range(4))
-        }
+        return {part: self._generate_examples(rows) for part, rows in self.parts}
+
+
+class TinyDigits(Tiny):
+    """Five classes of grey images of one size, in three splits and a part of one."""
+
+    images, classes = tfds.features.Image(shape=(6, 5, 1)), {"num_classes": 5}
+    parts = (("train", range(10)), ("validation", range(10, 12)), ("test", range(12, 16)))
+    parts += (("small", range(4)),)
 
     def _generate_examples(self, rows):
         for i in rows:
@@ -41,38 +43,22 @@ class TinyDigits(Tiny):
 class TinyPhotos(Tiny):
     """Two named classes of photographs of several sizes, in a single split."""
 
-    def _info(self):
-        features = {
-            "image": tfds.features.Image(encoding_format="png"),
-            "label": tfds.features.ClassLabel(names=["cat", "dog"]),
-        }
-        return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(features),
-            supervised_keys=("image", "label"),
-        )
+    images, classes = tfds.features.Image(encoding_format="png"), {"names": ["cat", "dog"]}
+    parts = (("all_images", range(6)),)
 
-    def _split_generators(self, manager):
-        return {"all_images": self._generate_examples()}
-
-    def _generate_examples(self):
-        for i in range(6):
-            height, width = SIZES[i % 3]
-            yield i, {"image": np.full((height, width, 3), i, np.uint8), "label": i // 3}
+    def _generate_examples(self, rows):
+        for i in rows:
+            yield i, {"image": np.full((*SIZES[i % 3], 3), i, np.uint8), "label": i // 3}
 
 
 class TinyTexts(Tiny):
     """No images."""
 
-    def _info(self):
-        features = {"text": tfds.features.Text(), "label": tfds.features.ClassLabel(num_classes=2)}
-        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+    images, classes = tfds.features.Text(), {"num_classes": 2}
+    parts = (("train", range(1)),)
 
-    def _split_generators(self, manager):
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self):
-        yield 0, {"text": "no image", "label": 0}
+    def _generate_examples(self, rows):
+        yield 0, {"image": "no image", "label": 0}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +109,7 @@ def test_counts_of_the_papers_are_checked(prepared, monkeypatch):
 
 def test_rejects_what_are_no_labelled_images(prepared):
     with pytest.raises(
-        ValueError, match=r"'tfds:tiny_texts' must have grey or RGB images .*'text': 'Text'"
+        ValueError, match=r"'tfds:tiny_texts' must have grey or RGB images .*'image': 'Text'"
     ):
         load("tiny_texts", prepared)
 
