@@ -133,10 +133,21 @@ def balanced_batches(
     sampler="balanced",
     **options,
 ):
-    """`batches` by the sampler `Balanced`, or with `sampler="mixed"` by `Mixed`.
+    """`batches` by the sampler `Balanced`, P classes × K images, or `Mixed`.
 
-    `image_size`, `augmentation` and the option `preprocessing` are those of the `Reader`; `seed`,
-    `start_step` and the option `part` those of `batches`.
+    Args:
+        split: `Split` to draw from.
+        classes_per_batch: P, distinct classes.
+        images_per_class: K, distinct images of each (a smaller class repeats its images).
+        seed: As for `batches`, as is `start_step`.
+        image_size: As for `Reader`, as is `augmentation`.
+        augmentation: `Augmentation`, or None for none.
+        start_step: Step of the first batch, or a function that returns it.
+        sampler: `"balanced"` for K images of each class, or `"mixed"` for K to 2 K of fewer.
+        **options: `preprocessing` as for `Reader`, `part` as for `batches`.
+
+    Returns:
+        `tf.data.Dataset` of `(images, labels)` as of `batches`, m = P × K.
     """
     kinds = {"balanced": Balanced, "mixed": Mixed}
     check_one_of(kinds, sampler=sampler)

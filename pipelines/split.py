@@ -271,11 +271,14 @@ class Dataset:
 
 
 def join_splits(splits):
-    """The rows of `Split`s of one kind, in order, as one; without super-labels if one has none.
+    """The rows of several splits, in order, as one `Split`; without super-labels if one has none.
+
+    Args:
+        splits: `Split`s with the same class ids and preprocessing, all or none with boxes, whose
+            images are all pixels of one size or all paths, or of the same `inputs`.
 
     Raises:
-        TypeError, ValueError: If some are paths and others pixels, of other sizes or `inputs`, or
-            only some have boxes, or their `warped` differs.
+        TypeError, ValueError: If they are not so.
     """
     splits = list(splits)
     for split in splits:
@@ -322,6 +325,9 @@ def hold_out_classes(split, share):
     Args:
         split: `Split` of training images, of 2 classes or more.
         share: Share of its classes to hold out, above 0 and below 1; at least one is.
+
+    Raises:
+        TypeError, ValueError: If one is not so.
     """
     check_split(split)
     split.check_one_label("classes to hold out")
@@ -335,10 +341,15 @@ def hold_out_classes(split, share):
 
 
 def hold_out_fold(split, number, folds):
-    """Holds out the fold `number`, from 0, of adjacent classes, as `hold_out_classes` returns it.
+    """Holds out a fold of adjacent classes: `(rest, held_out)`, two splits.
+
+    Args:
+        split: `Split` of training images.
+        number: Number of the fold, from 0.
+        folds: Number of folds; each has 2 classes or more.
 
     Raises:
-        ValueError: If one of the `folds` has fewer than 2 classes.
+        ValueError: If there are too few classes.
     """
     expectation = "there must be 2 or more classes to train on in each of the `folds`"
     check(split.num_classes >= 2 * folds, expectation, folds=folds, classes=split.num_classes)
@@ -355,6 +366,9 @@ def draw_gallery(split, seed=0):
     Args:
         split: `Split` to test on, with a class of 2 images.
         seed: Of the draw, >= 0.
+
+    Raises:
+        TypeError, ValueError: If one is not so.
 
     Example:
         >>> queries, gallery = draw_gallery(Split(["a.png", "b.png", "c.png"], [4, 7, 4]))
