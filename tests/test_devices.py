@@ -191,13 +191,20 @@ def test_a_run_on_two_devices_equals_one_and_resumes_on_one(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_two_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
+def test_hard_neighbours_and_scores_are_found_on_two_workers(tmp_path):
     options = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
     options += ["--validation_share", "0.4", "--classes_per_batch", "2"]
     folders = made(tmp_path, "one", "two")
     finished(start(*RUN, *options, *EIGHT_STEPS, cwd=folders[0]))
-    workers = start_workers(2, *RUN, *options, *EIGHT_STEPS, cwd=folders[1])
-    [(chief, _), (other, error)] = finished(*workers)
+    finished(*start_workers(2, *RUN, *options, *EIGHT_STEPS, cwd=folders[1]))
+    np.testing.assert_allclose(*map(losses_of, folders), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
+    folders = made(tmp_path, "one", "two")
+    finished(start(*RUN, *EIGHT_STEPS, cwd=folders[0]))
+    [(chief, _), (other, error)] = finished(*start_workers(2, *RUN, *EIGHT_STEPS, cwd=folders[1]))
     assert "recall@1" in chief
     assert not other
     assert error == "Waiting for all 2 workers, 10 minutes at most\n"
