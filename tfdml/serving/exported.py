@@ -61,11 +61,15 @@ def fingerprint(version):
     return digest.hexdigest()
 
 
-def load_signatures(version):
-    """The checked signatures of a SavedModel."""
+def load_signatures(version, stated=None):
+    """The checked signatures of a SavedModel.
+
+    `stated` is the fingerprint in its metadata, empty for none; if None, they are read.
+    """
     import tensorflow as tf  # for which programs that look for a version do not wait
 
-    stated = read_metadata(version).get("fingerprint")
+    if stated is None:
+        stated = read_metadata(version).get("fingerprint")
     if stated and stated != fingerprint(version):
         raise ValueError(f"{version} cannot be read (its graph or variables are damaged)")
     try:

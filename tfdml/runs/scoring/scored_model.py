@@ -42,7 +42,7 @@ class ScoredModel:
     @functools.cached_property
     def signatures(self):
         import_tensorflow()
-        return exported.load_signatures(self.version)
+        return exported.load_signatures(self.version, self.metadata.get("fingerprint", ""))
 
     @functools.cached_property
     def width(self):
