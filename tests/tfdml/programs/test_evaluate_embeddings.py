@@ -157,6 +157,7 @@ def test_what_is_no_archive_is_rejected():
     ("arguments", "message"),
     [
         ([], "give a `model`, or a file of `embeddings`"),
+        (["--embeddings", "x"], "there is no x: x must be a NumPy archive (.npz) with arrays"),
         (["--embeddings", "x", "--crops", "5"], "`crops` needs a `model`"),
         (["--embeddings", "x", "--dataset", "digits"], "`dataset` needs a `model`"),
         (["--embeddings", "x", "--export", "y"], "`export` needs a `model`"),

@@ -33,6 +33,8 @@ def read_embeddings(path):
     try:
         with np.load(path) as archive:
             arrays = {n: archive[n] for n in archive.files if n in Stored._fields}
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no {path}: {expected}") from None
     except (EOFError, ValueError, AttributeError, TypeError, NotImplementedError):
         raise ValueError(expected) from None
     except (zipfile.BadZipFile, zlib.error) as error:
