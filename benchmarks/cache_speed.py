@@ -14,7 +14,7 @@ import pathlib
 import tempfile
 
 import numpy as np
-from images import CLASSES, SIDE, cost, trained
+from image_speed import CLASSES, SIDE, cost, trained
 
 import pipelines
 from pipelines import Augmentation, Dataset, Preprocessing, Split, records

@@ -52,13 +52,13 @@ def main():
             collection = CollectionWriter(folder)
             manifest = manifest_of(model="", dim=model.dim, shard_size=SHARD_SIZE, listing=listing)
             collection.begin(manifest, listing)
-            embed_missing(collection, listing, model.batch_size, work)
+            embed_missing(collection, listing, model.batch_size, embed)
 
-    work = functools.partial(embedded, model)
+    embed = functools.partial(embedded, model)
     if arguments.engine == "ray":
         from tfdml.scale import ray_engine
 
-        work = functools.partial(ray_engine.embedded, version)
+        embed = functools.partial(ray_engine.embedded, version)
     works = {"ready batches": ready, "embed": whole}
     seconds = {name: [] for name in works}
     for name, work in tqdm(list(works.items()) * (arguments.rounds + 1), "Rounds", delay=2):

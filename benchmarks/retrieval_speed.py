@@ -11,7 +11,7 @@ All use the same number of threads; faiss only searches the largest K neighbours
 import argparse
 
 import numpy as np
-from memory import timed
+from peak_memory import timed
 from tqdm import tqdm
 
 from tfdml.evaluation import recall_at_k, retrieval_scores

@@ -16,7 +16,7 @@ import tempfile
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from memory import timed
+from peak_memory import timed
 from tqdm import tqdm
 
 from tfdml.scale import (

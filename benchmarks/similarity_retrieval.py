@@ -11,7 +11,7 @@ import argparse
 
 import numpy as np
 import tensorflow as tf
-from memory import timed
+from peak_memory import timed
 from tqdm import tqdm
 
 from tfdml.evaluation import recall_after_reranking, recall_at_k
