@@ -16,8 +16,8 @@ from tfdml.command_line import one_sentence
 from tfdml.evaluation import apart, recall_at_k
 from tfdml.models import number_of_levels
 from tfdml.runs.exporting import images_per_second, load_run, serve_run, write_next
-from tfdml.runs.network import images_to_score
 from tfdml.runs.recipe_flags import recipe_of
+from tfdml.runs.run_batches import images_to_score
 from tfdml.runs.run_images import load_images
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import megabytes

@@ -38,7 +38,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
         `(inputs, labels)`. m is None where batches differ in size.
 
     Raises:
-        TypeError: If an argument is not of its kind.
+        TypeError: If an argument has the wrong type.
         ValueError: If one is out of range, or sampler or reader do not suit the split.
     """
     reader = suited(reader, split)

@@ -8,12 +8,9 @@ from .exporting import score_rounded as score_rounded
 from .network import build_model as build_model
 from .network import check_network as check_network
 from .network import embed_scored as embed_scored
-from .network import images_to_score as images_to_score
 from .network import in_float32 as in_float32
 from .network import load_checkpoint as load_checkpoint
 from .network import read_model as read_model
-from .network import sample_to_embed as sample_to_embed
-from .network import training_batches as training_batches
 from .network import with_loss_options as with_loss_options
 from .outcome import failures as failures
 from .outcome import judged as judged
@@ -25,6 +22,9 @@ from .prepared import prepare as prepare
 from .printed import results_text as results_text
 from .printed import scores_table as scores_table
 from .printed import summary as summary
+from .run_batches import images_to_score as images_to_score
+from .run_batches import sample_to_embed as sample_to_embed
+from .run_batches import training_batches as training_batches
 from .strategies import LOST_WORKER as LOST_WORKER
 from .strategies import all_equal as all_equal
 from .strategies import cluster_strategy as cluster_strategy

@@ -59,7 +59,8 @@ def check_files(recipe, starts=True):
     available = set()
     if recipe.sampler in ("groups", "pairs"):
         kind = pipelines.Groups if recipe.sampler == "groups" else pipelines.Pairs
-        available = kind.__dataclass_fields__.keys() - {"classes_per_batch", "batch_size"}
+        fields = {field.name for field in dataclasses.fields(kind)}
+        available = fields - {"classes_per_batch", "batch_size"}
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
     check_integer(1, super_classes=recipe.super_classes)
     check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))

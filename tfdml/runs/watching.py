@@ -14,7 +14,7 @@ from tfdml import callbacks
 from tfdml.files import read_text, write_text
 from tfdml.layers import EmbeddingMemory
 from tfdml.runs.folders import CHECKPOINT
-from tfdml.runs.network import images_to_score, sample_to_embed
+from tfdml.runs.run_batches import images_to_score, sample_to_embed
 
 
 def watching_callbacks(run):

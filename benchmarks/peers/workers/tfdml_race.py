@@ -84,7 +84,8 @@ def trained(recipe, dataset, budget, weights):
     import keras
 
     from tfdml import optimizers
-    from tfdml.runs.network import build_model, training_batches
+    from tfdml.runs.network import build_model
+    from tfdml.runs.run_batches import training_batches
 
     class Spend(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):

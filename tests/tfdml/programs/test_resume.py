@@ -27,9 +27,10 @@ from tfdml import runs
 from tfdml.callbacks import Checkpoint
 from tfdml.programs import train
 from tfdml.runs.devices import Devices
-from tfdml.runs.network import build_model, load_checkpoint, training_batches
+from tfdml.runs.network import build_model, load_checkpoint
 from tfdml.runs.prepared import Run
 from tfdml.runs.recipe_flags import parse
+from tfdml.runs.run_batches import training_batches
 from tfdml.runs.run_images import Images
 from tfdml.runs.watching import _drop_rows
 

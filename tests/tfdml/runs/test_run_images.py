@@ -5,8 +5,9 @@ import pytest
 from small_runs import completed, small_dataset, write_images
 
 from tfdml.programs import train
-from tfdml.runs.network import build_model, training_batches
+from tfdml.runs.network import build_model
 from tfdml.runs.prepared import with_defaults
+from tfdml.runs.run_batches import training_batches
 from tfdml.runs.run_images import load_images
 
 
