@@ -10,7 +10,6 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.pair_distances import DistanceCounter, Histogram
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
-_COUNTED_ROWS = 128  # at once, so that what is counted stays in the cache
 _BYTE = 255  # the largest count of a uint8
 _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confuse
 
@@ -183,9 +182,13 @@ class _Pass:
     def find_relevant(self, number, some, columns, block):
         """Adds the scores of relevant rows in a tile."""
         scores = self.tiles.scores(some, columns, block)
-        place = np.arange(columns.start, columns.stop)
-        relevant = (place >= block.start[some, None]) & (place < block.stop[some, None])
-        self.places[number].add(scores, relevant & (scores > -np.inf))
+        first = np.maximum(block.start[some], columns.start)
+        sizes = np.maximum(np.minimum(block.stop[some], columns.stop) - first, 0)
+        query = np.repeat(np.arange(len(sizes)), sizes)
+        column = np.arange(len(query)) + np.repeat(first - np.cumsum(sizes) + sizes, sizes)
+        found = scores[query, column - columns.start]
+        kept = found > -np.inf
+        self.places[number].add(query[kept], found[kept])
 
     def count(self, number, some, columns, block):
         """Counts the rows in a tile that reach relevant rows, finds the nearest, adds distances."""
@@ -211,18 +214,15 @@ class _Places:
         self.filled, self.depth, self.lock = np.zeros(len(sizes), int), depth, threading.Lock()
         self.best_other = np.full(len(sizes), -np.inf)
 
-    def add(self, scores, relevant):
-        """Adds the scores of a tile, (b, c), where they are of relevant rows, (b, c) booleans."""
+    def add(self, query, scores):
+        """Adds the scores of relevant rows, (t,), of (t,) queries in ascending order."""
         with self.lock:
             if self.scores.shape[1] == 1:
-                best = scores.max(axis=1, initial=-np.inf, where=relevant)
-                np.maximum(self.scores[:, 0], best, out=self.scores[:, 0])
+                np.maximum.at(self.scores[:, 0], query, scores)
                 return
-            found = np.count_nonzero(relevant, axis=1)
-            query, column = _true_places(relevant)
-            first = np.cumsum(found) - found
-            place = np.arange(len(query)) - first[query] + self.filled[query]
-            self.scores[query, place] = scores[query, column]
+            found = np.bincount(query, minlength=len(self.filled))
+            place = np.arange(len(query)) + (self.filled - np.cumsum(found) + found)[query]
+            self.scores[query, place] = scores
             self.filled += found
 
     def finish(self, tolerance):
@@ -313,8 +313,7 @@ def _reached(scores, thresholds, asked):
     if len(places) == 1:
         reached[rows, places[0]] = _count_true(scores >= least[:, None])
         return reached
-    for some in slices_of(0, len(rows), _COUNTED_ROWS):
-        reached[rows[some]] = _reached_by(scores[some], least[some], limits[some])
+    reached[rows] = _reached_by(scores, least, limits)
     return reached
 
 
