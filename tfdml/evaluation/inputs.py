@@ -167,7 +167,7 @@ class Search(NamedTuple):
         ordered = np.sort(self.gallery_keys)
         start, stop, left_out, left_out_stop = self.spans(ordered)
         own = (self.own >= 0) & (self.gallery_keys[self.own] // self.width == self.classes[:, None])
-        return stop - start - (left_out_stop - left_out) - own.sum(axis=1)
+        return stop - start - (left_out_stop - left_out) - own.sum(axis=1, dtype=np.int32)
 
     @property
     def classes(self):
@@ -227,7 +227,7 @@ def search_of(
     by_size = np.argsort(np.argsort(-sizes, kind="stable"))
     keys = by_size[classes] * width + mine
     kept = np.argsort(keys, kind="stable")
-    own = np.full(len(labels), -1) if own is None else np.asarray(own)
+    own = np.full(len(labels), -1, np.int32) if own is None else np.asarray(own)
     check(len(own) == len(labels), "`own` must have ids for each query", shape=own.shape)
     return Search(
         queries=embeddings,
