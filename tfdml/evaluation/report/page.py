@@ -8,6 +8,7 @@ import pathlib
 import re
 import string
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from sklearn.manifold import TSNE
@@ -20,6 +21,7 @@ from tfdml.files import replacing
 
 _MOST_BYTES = 10**7  # of the page, which determine the size of its pictures
 _CURVE = 100  # largest K of the recall curve
+_BYTES_OF_PLACE = 11  # 8 bytes as base64
 _MOST_ROWS = 2000  # a map of so many takes seconds
 _FEWEST_ROWS = 5
 _JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
@@ -69,7 +71,6 @@ def write_report(
         squared = squared_distances(embeddings, query, embeddings, neighbours.reshape(-1))
         distances = np.sqrt(squared).reshape(neighbours.shape)
     classes, ids = np.unique(labels, return_inverse=True)
-    placed, places = planar_map(embeddings, seed)
     content = {  # for the script of the page; arrays as base64 of little-endian numbers
         "classes": [str(class_names.get(label, label)) for label in classes.tolist()],
         "ids": _packed(ids, "<u4"),
@@ -77,7 +78,6 @@ def write_report(
         "neighbours": _packed(neighbours, "<u4"),
         "distances": _packed(distances, "<f4"),
         "values": {name: _packed(values, "<f4") for name, values in per_query.items()},
-        "map": {"rows": _packed(placed, "<u4"), "places": _packed(65535 * places, "<u2")},
         "seed": seed,
     }
     facts = [map(html.escape, map(str, fact)) for fact in (facts or {}).items()]
@@ -89,8 +89,12 @@ def write_report(
         "facts": "\n".join("<div><dt>{}</dt><dd>{}</dd></div>".format(*fact) for fact in facts),
         "distances": _distances_figure(ranking.histogram),
     }
-    room = _MOST_BYTES - len(_page(texts, content))
-    sheets, images = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
+    room = _MOST_BYTES - len(_page(texts, content)) - _BYTES_OF_PLACE * _MOST_ROWS
+    with ThreadPoolExecutor(1) as pool:
+        mapped = pool.submit(planar_map, embeddings, seed)
+        sheets, images = thumbnails(picture_of, rows, max(0.0, room) * 3 / 4, seed=seed)
+        placed, places = mapped.result()
+    content["map"] = {"rows": _packed(placed, "<u4"), "places": _packed(65535 * places, "<u2")}
     images = [base64.b64encode(image).decode("ascii") for image in images]
     page = _page(texts, {**content, "sheets": {**sheets, "images": images}})
     path = pathlib.Path(folder) / "index.html"

@@ -1,6 +1,8 @@
 """The pictures of a report: read by their row numbers, and all of them as thumbnails on sheets."""
 
 import io
+import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -73,10 +75,12 @@ def _shape(side, aspect):
 
 def _cell(picture, shape):
     """The picture, centred and scaled to fit."""
-    inside, clear = (shape[0] - 2, shape[1] - 2), (0, 0, 0, 0)
-    picture = ImageOps.pad(picture.convert("RGBA"), inside, Image.Resampling.LANCZOS, clear)
     # With a transparent border of one pixel, as browsers blend adjacent cells when scaling.
-    return ImageOps.expand(picture, 1, clear)
+    (width, height), cell = shape, Image.new("RGBA", shape)
+    inside = width - 2, height - 2
+    picture = ImageOps.contain(picture.convert("RGB"), inside, Image.Resampling.LANCZOS)
+    cell.paste(picture, ((width - picture.width) // 2, (height - picture.height) // 2))
+    return cell
 
 
 def _grid(shape):
@@ -86,10 +90,12 @@ def _grid(shape):
 def _sheets(cells, shape, quality):
     """The WebP sheets of the cells."""
     columns, rows = _grid(shape)
-    sheets = []
-    for first in range(0, len(cells), columns * rows):
+
+    def encoded(first):
         some, buffer = cells[first : first + columns * rows], io.BytesIO()
         sheet = sheet_of(some, shape, columns, -(-len(some) // columns), "RGBA")
         sheet.save(buffer, "WEBP", quality=quality, alpha_quality=50)
-        sheets.append(buffer.getvalue())
-    return sheets
+        return buffer.getvalue()
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(encoded, range(0, len(cells), columns * rows)))
