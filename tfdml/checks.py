@@ -117,30 +117,39 @@ def check_fits(needed, what, **received):
     check(needed <= memory, expectation, **received, needed=f"{needed / 1e9:,.1f} GB")
 
 
-def check_keras(*names):
-    """Checks settings of Keras in its file and the environment, without importing it.
-
-    Args:
-        *names: `floatx`, `image_data_format` or `backend`; all that programs need if none is given.
+def keras_setting(name):
+    """The `floatx`, `image_data_format` or `backend` of Keras, without importing it, and its place.
 
     Raises:
-        OSError: If the file cannot be read.
-        ValueError: If a setting is not what tfdml needs, or Keras rejects the file; names it.
+        OSError: If the file of the settings cannot be read.
+        ValueError: If Keras rejects the file; names it.
     """
     home = os.path.expanduser("~")
     home = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     file = os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", home), "keras.json"))
     keras = sys.modules.get("keras")
-    settings = {} if keras else _settings_of_keras(file)
-    for name in names or _OF_KERAS:
-        needed, place = _OF_KERAS[name], file
-        value = settings.get(name, needed[0])
-        if name == "backend" and os.environ.get("KERAS_BACKEND"):
-            value, place = os.environ["KERAS_BACKEND"], "the variable KERAS_BACKEND"
-        if keras:
-            value, place = getattr(keras.config, name)(), f"{place} or by keras.config"
-        expected = f"`{name}` of Keras must be {needed[0]}; it is set in {place}"
-        check(value in needed, expected, **{name: value})
+    value, place = None if keras else _settings_of_keras(file).get(name, _OF_KERAS[name][0]), file
+    if name == "backend" and os.environ.get("KERAS_BACKEND"):
+        value, place = os.environ["KERAS_BACKEND"], "the variable KERAS_BACKEND"
+    if keras:
+        value, place = getattr(keras.config, name)(), f"{place} or by keras.config"
+    return value, place
+
+
+def check_keras(*names):
+    """Checks settings of Keras in its file and the environment, without importing it.
+
+    Args:
+        *names: As for `keras_setting`; all that programs need if none is given.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If a setting is not what tfdml needs, or Keras rejects the file; names it.
+    """
+    for name in names or ("floatx", "image_data_format"):
+        value, place = keras_setting(name)
+        expected = f"`{name}` of Keras must be {_OF_KERAS[name][0]}; it is set in {place}"
+        check(value in _OF_KERAS[name], expected, **{name: value})
     for name in () if names else _CUTTING:
         value = os.environ.get(name)
         check(value is None, f"the variable {name} must not be set", **{name: value})

@@ -10,7 +10,7 @@ import sys
 
 from tqdm import tqdm
 
-from tfdml.checks import check_keras
+from tfdml.checks import check_keras, keras_setting
 
 
 def keep_printing():
@@ -75,6 +75,8 @@ def import_tensorflow(start=None):
         except (AssertionError, AttributeError):  # it reads the settings of Keras
             check_keras()
             raise
+        if keras_setting("backend")[0] != "tensorflow":  # which takes the memory of the GPU
+            tf.config.set_visible_devices([], "GPU")
         started = None if start is None else start()
         tf.transpose(tf.zeros([1, 1], tf.uint8))  # starts the devices and oneDNN
     return started

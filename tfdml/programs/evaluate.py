@@ -92,6 +92,7 @@ def check_outputs(options):
         check_writable(pathlib.Path(folder))
     if options.export:
         check_keras()
+        check_keras("backend")
     if options.report and options.data_dir:
         folder = pathlib.Path(options.data_dir).resolve()
         outside = not pathlib.Path(options.report).resolve().is_relative_to(folder)

@@ -10,12 +10,15 @@ before and after.
 """
 
 import dataclasses
+import multiprocessing
+import os
 import sys
 import time
 
 import pipelines
 import tfdml
 from tfdml import runs
+from tfdml.checks import keras_setting
 from tfdml.command_line import one_sentence
 from tfdml.quiet import keep_printing
 from tfdml.runs.folders import SAVED_MODELS
@@ -39,9 +42,24 @@ def main(arguments=None):
             run.train()
             return
         scores = fit(run)
-        report(run, scores)
-        version = export(run, scores)
-        print(f"Run: {run.folder}   Model: {version}")
+        if keras_setting("backend")[0] == "tensorflow":
+            report(run, scores)
+            version = export(run, scores)
+            print(f"Run: {run.folder}   Model: {version}")
+            return
+        run.keep_model()
+    end_on_tensorflow(recipe.run)
+
+
+def end_on_tensorflow(name):
+    """Ends a run that lacks its export alone in another process: SavedModels are TensorFlow's."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    spawned = multiprocessing.get_context("spawn")
+    process = spawned.Process(target=main, args=(["--run", name, "--resume"],))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(process.exitcode)
 
 
 def fit(run):

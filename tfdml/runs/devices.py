@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tfdml import runs
-from tfdml.checks import check
+from tfdml.checks import check, keras_setting
 from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 
@@ -64,6 +64,16 @@ class Devices:
         expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
         check(known, expectation, devices=text)
         return Devices(text)
+
+    def check_backend(self):
+        """Raises a ValueError for several devices on another backend of Keras than TensorFlow."""
+        backend, _ = keras_setting("backend")
+        expectation = (
+            "several devices need the TensorFlow backend of Keras; on JAX, `keras.distribution` "
+            "divides the batches of a `fit` of your own"
+        )
+        one = self.text is None and not self.addresses
+        check(one or backend == "tensorflow", expectation, backend=backend)
 
     def start(self):
         """Starts TensorFlow on several devices, once all workers have come; returns itself."""

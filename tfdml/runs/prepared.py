@@ -128,6 +128,12 @@ class Run:
     def keep_scores(self, scores):
         write_text(self.folder / "scores.json", json.dumps(scores, indent=2) + "\n")
 
+    def keep_model(self):
+        """Saves the model where no step of the training did."""
+        path = self.folder / CHECKPOINT
+        if not path.exists():
+            self.model.save(path)
+
     def train(self, callbacks=()):
         """Trains to the last step, on all devices; every worker must call it."""
         recipe, interval = self.recipe, self.recipe.checkpoint_every
@@ -165,6 +171,7 @@ def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
     writes = kept and devices.is_chief
     with contextlib.ExitStack() as held:
         check_keras()
+        devices.check_backend()
         if writes:
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:

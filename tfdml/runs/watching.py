@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import signal
 import sys
 import threading
@@ -59,13 +60,14 @@ def resumable(go_on, splits):
             if interrupts or isinstance(error, KeyboardInterrupt):
                 print(f"\nStopped. {go_on}", file=sys.stderr)
                 raise SystemExit(130) from None
-            if isinstance(error, tf.errors.OpError):
-                cause = cause_of(error, *splits)
-                if "OOM" in cause:
+            is_tensorflow = isinstance(error, tf.errors.OpError)
+            memory = isinstance(error, RuntimeError) or is_tensorflow
+            memory = memory and re.search("OOM|RESOURCE_EXHAUSTED|out of memory", str(error))
+            if is_tensorflow or memory or isinstance(error, OSError):
+                cause = cause_of(error, *splits) if is_tensorflow else str(error).partition("\n")[0]
+                if memory:
                     cause += ". A new run with a smaller batch or --micro_batch needs less memory"
                 raise OSError(f"{cause}. {go_on}") from error
-            if isinstance(error, OSError):
-                raise OSError(f"{error}. {go_on}") from error
             raise
 
 

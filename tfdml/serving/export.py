@@ -93,6 +93,7 @@ def main(arguments=None):
     settings = parser.settings_of(parser.parse_args(arguments))
     with one_sentence(PROGRAM, ValueError, TypeError, OSError):
         check_keras()
+        check_keras("backend")
         run = pathlib.Path(settings.run).resolve()
         trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
         import_tensorflow()
