@@ -5,7 +5,13 @@ import json
 
 TFDML, KERAS, PML, OML, FAISS = "tfdml", "keras", "pml", "oml", "faiss"
 BEST = "best"  # tfdml by the recipe that it recommends
-OWN = (TFDML, BEST, KERAS)  # sides of this Python; the others are of the peers' environment
+BACKENDS = {"jax": "tfdml on JAX", "torch": "tfdml on PyTorch"}  # else on TensorFlow
+OWN = (
+    TFDML,
+    BEST,
+    KERAS,
+    *BACKENDS,
+)  # in this Python; the others in the peers' environment
 TITLES = {
     TFDML: "tfdml",
     BEST: "tfdml, recipes/best",
@@ -13,6 +19,7 @@ TITLES = {
     PML: "pytorch-metric-learning",
     OML: "open-metric-learning",
     FAISS: "faiss",
+    **BACKENDS,
 }
 
 

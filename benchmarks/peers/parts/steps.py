@@ -1,11 +1,12 @@
 """One training step of the same network with the same weights, on all cores."""
 
+import importlib.util
 import os
 
 import numpy as np
 
 from benchmarks.peers.arrays import written
-from benchmarks.peers.case import TFDML, Case, worker
+from benchmarks.peers.case import BACKENDS, TFDML, Case, worker
 from benchmarks.peers.measured_tables import comparison
 from benchmarks.peers.prepared import initial_weights
 
@@ -34,6 +35,8 @@ def case_of(network, pixels, precision, arguments):
         **SHAPE,
     }
     sides = {TFDML: (worker(TFDML, PART), {})}
+    there = [backend for backend in BACKENDS if importlib.util.find_spec(backend)]
+    sides |= {backend: (worker(TFDML, PART), {"backend": backend}) for backend in there}
     sides |= {
         side: (worker("torch", PART), {"channels_last": last}) for side, last in LAYOUTS.items()
     }
@@ -62,7 +65,8 @@ def page(records):
         "with the same weights: the loss of the first step shows that it is the same network.",
         "MobileNetV2 is that of torchvision with Keras' paddings; GoogLeNet that of BVLC, as in",
         "tfdml, written in PyTorch, as torchvision's has batch normalisation. bfloat16 is a mixed",
-        "policy in tfdml, autocast in PyTorch.",
+        "policy in tfdml, autocast in PyTorch. tfdml trains on TensorFlow, and where they are",
+        "installed on the other backends of Keras.",
         "",
         comparison("network", chosen, "ms", lambda of: {"the first loss": of["loss"]["relative"]}),
     ]

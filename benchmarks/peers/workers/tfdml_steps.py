@@ -1,5 +1,7 @@
 """A training step by tfdml, as `fit` takes it."""
 
+import os
+
 import numpy as np
 
 from benchmarks.peers.workers.tfdml_losses import versions
@@ -9,6 +11,7 @@ PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 def prepare(settings, folder):
+    os.environ["KERAS_BACKEND"] = settings.get("backend", "tensorflow")
     import_tensorflow()
     from benchmarks.training_step import model_on_noise
     from tfdml.runs.recipe import Recipe
