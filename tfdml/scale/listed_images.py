@@ -2,23 +2,22 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 import warnings
 from pathlib import PurePosixPath
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from tfdml.checks import Bare, check
+from tfdml.checks import check
 from tfdml.images.image_files import SUFFIXES, is_image, is_utf8
-from tfdml.scale.storage import around_path, file_system
+from tfdml.scale.storage import file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
 _AT_ONCE = 10_000  # rows
-_EXACT_BITS = {pa.float16(): 11, pa.float32(): 24, pa.float64(): 53}  # of whole numbers
 
 
 class Listing:
@@ -63,7 +62,7 @@ def cut(tables, size):
 def list_images(images):
     """The `Listing` of a folder, a pattern or a Parquet file, as docs/scale.md describes them."""
     fs, root = file_system(images)
-    address = _addresses(fs, images, root)
+    address = _addresses(fs, images.rstrip("/"), root.rstrip("/"))
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
         listing = _found_paths(fs, root, _below(fs, root), address, labelled=True)
@@ -100,8 +99,6 @@ def _below(fs, root):
 def _found_paths(fs, folder, found, address, labelled):
     """The images among the paths found below a folder, perhaps labelled by the folders in it."""
     below = folder.rstrip("/") + "/"
-    if not all(path.startswith(below) for path in found):  # at the root of an archive
-        below = ""
     inner = [path.removeprefix(below) for path in found]
     shown = [path for path in inner if not path.startswith(".") and "/." not in path]
     found = sorted(path for path in shown if is_image(PurePosixPath(path)))
@@ -124,44 +121,39 @@ def _found_paths(fs, folder, found, address, labelled):
 
 
 def _parquet_batches(fs, root, address, path):
-    folder, first = "".join(root.rpartition("/")[:2]), 0
+    folder = "".join(root.rpartition("/")[:2])
     with fs.open(root, "rb") as file:
         parquet = pq.ParquetFile(file)
         names = parquet.schema_arrow.names
         check("path" in names, f"{path} must have a column `path`", columns=names)
         columns = [name for name in SCHEMA.names if name in names]
-        kind = _kind(parquet.schema_arrow.field("path").type)
-        is_number = pa.types.is_primitive(kind) or pa.types.is_decimal(kind)
-        check(not is_number, f"`path` of {path} must be texts", type=Bare(kind))
         for rows in parquet.iter_batches(_AT_ONCE, columns=columns):
             paths = rows["path"].cast(pa.string()).to_pylist()
             check(all(paths), f"each row of {path} must have a `path`", rows=len(rows))
-            labels = _labels(rows["label"], path, first) if "label" in names else [None] * len(rows)
+            labels = pa.nulls(len(rows), pa.string())
+            if "label" in names:
+                labels = _texts(rows["label"], path)
             addresses = [_from(each, folder, address) for each in paths]
             yield pa.record_batch([addresses, labels], schema=SCHEMA)
-            first += len(rows)
 
 
-def _kind(column_type):
-    """The type of the values, also of a categorical column."""
-    is_categorical = pa.types.is_dictionary(column_type)
-    return column_type.value_type if is_categorical else column_type
-
-
-def _labels(column, path, first):
-    """The labels of a column, whose first row has this number, as texts; None for null and NaN."""
-    kind = _kind(column.type)
-    is_number = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    labels = (column if is_number else column.cast(pa.string())).to_pylist()
-    for row, label in enumerate(labels, first):
-        if is_number and label is not None:
-            exact = abs(label) < 2 ** _EXACT_BITS.get(kind, math.inf) and label % 1 == 0
-            expected = f"`label` of {path} must be texts or exact whole numbers"
-            check(exact or math.isnan(label), expected, row=row, label=label)
-            label = labels[row - first] = None if math.isnan(label) else str(int(label))
-        named = label is None or bool(label.strip())
-        check(named, f"`label` of {path} must be null where there is none", row=row)
-    return labels
+def _texts(labels, path):
+    """Labels as texts; null for null and NaN, an error for numbers that are not whole."""
+    if pa.types.is_dictionary(labels.type):
+        labels = labels.dictionary_decode()
+    is_float = pa.types.is_floating(labels.type)
+    if is_float:
+        labels = labels.cast(pa.float64())
+        labels = pc.if_else(pc.is_nan(labels), None, labels)
+        largest = pc.max(pc.abs(labels)).as_py() or 0
+        exact = f"`label` of {path} must be texts, or numbers that a float holds exactly"
+        check(largest < 2**53, exact, largest=largest)
+    if is_float or pa.types.is_decimal(labels.type):
+        labels = labels.cast(pa.int64())
+    texts = labels.cast(pa.string())
+    blank = pc.any(pc.equal(pc.utf8_trim_whitespace(texts), "")).as_py()
+    check(not blank, f"`label` of {path} must be null where there is none", label="")
+    return texts
 
 
 def _from(path, folder, address):
@@ -171,9 +163,9 @@ def _from(path, folder, address):
     return path if is_whole else address(folder + os.path.normpath(path))
 
 
-def _addresses(fs, images, root):
+def _addresses(fs, url, root):
     """A function from paths of a file system to those of local files, without `..`, or to URLs."""
     if isinstance(fs, LocalFileSystem):  # as queries are compared with it
         return os.path.normpath
-    before, after = around_path(images, root)
-    return lambda path: f"{before}{path}{after}"
+    begin = url.removesuffix(root) if url.endswith(root) else url.partition("://")[0] + "://"
+    return lambda path: f"{begin}{path}"

@@ -1,12 +1,9 @@
 import decimal
 import os
 import shutil
-import tarfile
 import warnings
-import zipfile
 
 import fsspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -81,59 +78,22 @@ def test_a_folder_of_another_file_system(photos):
     memory = fsspec.filesystem("memory")
     memory.put(str(photos), "/listed", recursive=True)
     paths, labels = rows_of(list_images("memory://listed"))
-    assert paths == [f"memory:///listed/{name}" for name in IN_PHOTOS]
+    assert paths == [f"memory://listed/{name}" for name in IN_PHOTOS]
     assert labels == LABELS
     assert len(rows_of(list_images("memory://listed/*/*.png"))[0]) == 4
     memory.rm("/listed", recursive=True)
 
 
-@pytest.fixture(scope="module")
-def packed(write_photos, tmp_path_factory):
-    """A folder with the photos, a list of two of them, and archives of both."""
-    folder = tmp_path_factory.mktemp("packed")
-    photos = write_photos(folder / "photos")
-    parquet(photos / "list.parquet", path=["./a/1.png", "a/../b/2.jpg"], label=[7.0, None])
-    for name, kind in (("zip", "zip"), ("dotted", "tar"), ("packed", "gztar")):
-        shutil.make_archive(str(folder / name), kind, photos)  # tar names its members ./a/1.png
-    with tarfile.open(folder / "plain.tar", "w") as archive:
-        for path in sorted(photos.iterdir()):
-            archive.add(path, path.name)
-    return folder
+def test_a_cache_of_files_is_kept_in_the_urls(photos):
+    paths, _ = rows_of(list_images(f"simplecache::file://{photos}/b/deep"))
+    assert paths == [f"simplecache::file://{photos}/b/deep/3.png"]
+    assert fetch(paths[0]) == (photos / "b/deep/3.png").read_bytes()
 
 
-ARCHIVES = {"zip.zip": "zip://", "dotted.tar": "tar://", "packed.tar.gz": "tar://"}
-ARCHIVES |= {"plain.tar": "tar://"}
-
-
-@pytest.mark.parametrize("name", ARCHIVES)
-@pytest.mark.filterwarnings("ignore:ignored 1 files")
-def test_an_archive_is_listed_by_whole_urls(name, packed, monkeypatch):
-    kind, photos = ARCHIVES[name], packed / "photos"
-    monkeypatch.chdir(packed)
-    for archive in (f"file://{packed}/{name}", str(packed / name), name):
-        paths, labels = rows_of(list_images(f"{kind}::{archive}"))
-        assert labels == LABELS
-        assert all(path.endswith(f"::file://{packed}/{name}") for path in paths)
-        assert [fetch(path) for path in paths] == [fetch(str(photos / n)) for n in IN_PHOTOS]
-    for inner in ("b/deep", "b/deep/*", "./b/deep"):
-        [path], _ = rows_of(list_images(f"{kind}{inner}::{name}"))
-        assert fetch(path) == (photos / "b/deep/3.png").read_bytes()
-    paths, labels = rows_of(list_images(f"{kind}list.parquet::{name}"))
-    assert [*map(fetch, paths)] == [fetch(f"{photos}/{n}") for n in ("a/1.png", "b/2.jpg")]
-    assert labels == ["7", None]
-
-
-@pytest.mark.filterwarnings("ignore:ignored 1 files")
-@pytest.mark.parametrize("kind", ["simplecache", "filecache"])
-def test_a_cache_of_files_is_kept_in_the_urls(kind, packed):
-    photos = packed / "photos"
-    for url, inner in (
-        (f"file://{photos}/a", f"file://{photos}/a/1.png"),
-        (f"zip://a::file://{packed}/zip.zip", f"zip://a/1.png::file://{packed}/zip.zip"),
-    ):
-        paths, _ = rows_of(list_images(f"{kind}::{url}"))
-        assert paths[0] == f"{kind}::{inner}"
-        assert fetch(paths[0]) == (photos / "a/1.png").read_bytes()
+def test_archives_are_rejected(photos):
+    shutil.make_archive(str(photos), "zip", photos)
+    with pytest.raises(ValueError, match=r"must not be in an archive: unpack it.*url='zip:"):
+        list_images(f"zip://::{photos}.zip")
 
 
 @pytest.mark.parametrize("given", ["a::b", "a::b/*/*", "a::b/list.parquet"])
@@ -146,26 +106,6 @@ def test_a_folder_may_be_named_like_a_chain(given, photos, tmp_path, monkeypatch
         paths, _ = rows_of(list_images(given))
     assert f"{tmp_path}/a::b/a/1.png" in paths
     assert fetch(f"{tmp_path}/a::b/a/1.png") == (tmp_path / "a::b/a/1.png").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        ("zip://none::zip.zip", "or a .parquet file. Received: zip://none::zip.zip"),
-        ("zip://::none.zip", "No such file or directory: '.*none.zip'"),
-        ("zip://::plain.tar", "zip://::plain.tar cannot be read .File is not a zip file"),
-        ("tar://::zip.zip", "tar://::zip.zip cannot be read"),
-        ("zip://wrong.parquet::zip.zip", "zip://wrong.parquet::zip.zip must have a column `path`"),
-    ],
-)
-def test_the_url_of_an_archive_is_named(images, message, packed, monkeypatch):
-    monkeypatch.chdir(packed)
-    if "wrong" in images:
-        parquet(packed / "wrong.parquet", name=["a"])
-        with zipfile.ZipFile("zip.zip", "a") as archive:
-            archive.write("wrong.parquet")
-    with pytest.raises((OSError, ValueError), match=message):
-        list_images(images)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +128,6 @@ def test_a_parquet_file(path_type, tmp_path):
         ({"path": ["a", ""]}, "each row of .* must have a `path`"),
         ({"path": pa.array([], pa.string())}, "`images` must have images"),
         ({"path": [["a"]]}, r"list\.parquet cannot be read .*list.* to utf8"),
-        ({"path": [1.0, 2.0]}, r"`path` of .*list\.parquet must be texts\. Received: type=double"),
-        ({"path": pa.array([7]).dictionary_encode()}, r"must be texts\. Received: type=int64"),
     ],
 )
 def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):
@@ -202,12 +140,10 @@ def test_a_parquet_file_without_paths_is_rejected(columns, message, tmp_path):
     [
         (pa.array([4006381333931.0, -0.0, None]), ["4006381333931", "0", None]),
         (pa.array([7, float("nan"), 2**24 - 1], pa.float32()), ["7", None, "16777215"]),
-        (pa.array([np.float16(7), np.float16(0), None], pa.float16()), ["7", "0", None]),
         (pa.array([7.0, 7.0, None]).dictionary_encode(), ["7", "7", None]),
         (pa.array([7, 2**60, None], pa.decimal128(25, 2)), ["7", str(2**60), None]),
         (pa.array([7, 2**63, None], pa.uint64()), ["7", str(2**63), None]),
         (pa.array(["7.0", "nan", None], pa.large_string()), ["7.0", "nan", None]),
-        (pa.array([True, False, None]), ["true", "false", None]),
     ],
 )
 def test_labels_that_are_whole_numbers_stay_whole(labels, expected, tmp_path):
@@ -218,17 +154,16 @@ def test_labels_that_are_whole_numbers_stay_whole(labels, expected, tmp_path):
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (7.5, r"must be texts or exact whole numbers\. Received: row=10001, label=7\.5"),
-        (float("inf"), r"must .* whole numbers\. Received: row=10001, label=inf"),
-        (2.0**53, r"must .* whole numbers\. Received: row=10001, label=9007199254740992\.0"),
-        (decimal.Decimal("7.5"), r"must .* whole numbers\. Received: row=10001, label=.*7\.5"),
-        ("", r"must be null where there is none\. Received: row=10001"),
-        (" ", r"must be null where there is none\. Received: row=10001"),
+        (7.5, r"list\.parquet cannot be read .*7\.5"),
+        (float("inf"), "numbers that a float holds exactly"),
+        (2.0**53, r"numbers that a float holds exactly\. Received: largest=9007199254740992\.0"),
+        (decimal.Decimal("7.5"), r"list\.parquet cannot be read"),
+        (" ", "must be null where there is none"),
     ],
 )
 def test_labels_that_are_none_are_named(label, message, tmp_path):
-    columns = {"path": ["a"] * 10_002, "label": [None] * 10_001 + [label]}
-    with pytest.raises(ValueError, match=rf"`label` of .*list\.parquet {message}"):
+    columns = {"path": ["a"] * 3, "label": [None, None, label]}
+    with pytest.raises(ValueError, match=message):
         list_images(parquet(tmp_path / "list.parquet", **columns))
 
 
@@ -284,10 +219,3 @@ def test_the_cut_depends_on_the_list_alone(size):
     assert cuts[0] == cuts[1] == cuts[2]
     assert sum(cuts[0]) == 17
     assert set(cuts[0][:-1]) <= {size}
-
-
-def test_a_list_is_written_and_read_again(photos, tmp_path):
-    listing = list_images(str(photos))
-    with open(tmp_path / "list.parquet", "wb") as file:
-        listing.write(file)
-    assert list_images(str(tmp_path / "list.parquet")).digest == listing.digest
