@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.serving.bad_images import UNKNOWN, reason_for_only, reasons
+from tfdml.serving.bad_images import UNKNOWN, reasons
 from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 from tfdml.serving.exported import load_signatures
 
@@ -50,10 +50,8 @@ class ImageModel:
             kept = [self._blank if row in problems else c for row, c in enumerate(contents)]
             try:
                 outputs = self._read(kept)
-            except tf.errors.ResourceExhaustedError:
-                raise
-            except tf.errors.OpError as error:  # it names some of the unreadable images, or none
-                found = reasons(error.message, "image_bytes") or self._unreadable(kept)
+            except tf.errors.InvalidArgumentError as error:  # it names some of the unreadable
+                found = reasons(error.message, "image_bytes")
                 if found.keys() <= problems.keys():  # even the blank image is rejected
                     raise
                 problems |= found
@@ -71,15 +69,3 @@ class ImageModel:
 
     def _read(self, contents):
         return self._signatures["read_images"](image_bytes=tf.constant(contents))
-
-    def _unreadable(self, contents):
-        """{row: reason} of the contents that cannot be read one at a time."""
-        found = {}
-        for row, content in enumerate(contents):
-            try:
-                self._read([content])
-            except tf.errors.ResourceExhaustedError:
-                raise
-            except tf.errors.OpError as error:
-                found[row] = reason_for_only(error.message, "image_bytes")
-        return found

@@ -16,9 +16,3 @@ def reasons(message, name):
     """
     found = re.findall(rf"\b{name}\[(\d+)\] ([^\];]+)", message)
     return {int(row): f"it {reason}" for row, reason in found}
-
-
-def reason_for_only(message, name):
-    """The reason in a TensorFlow error about the only image of a batch."""
-    sentence = message.partition("\n\t [[")[0].splitlines()[-1]
-    return reasons(sentence, name).get(0) or sentence

@@ -10,13 +10,6 @@ def model(served):
     return ImageModel(served.folder / "1")
 
 
-def test_embeds_as_the_exported_model(model, served, contents):
-    rows, problems = model.embed(*model.read(contents))
-    assert problems == [None] * len(contents)
-    np.testing.assert_allclose(rows, served.embed(contents, version=1), atol=1e-5)
-    assert model.dim == rows.shape[1]
-
-
 def test_says_why_images_cannot_be_read(model, contents):
     bad = [b"", b"text", contents[1][:-40]]
     given = [contents[0], *bad, contents[2], "there is no such file"]
@@ -57,13 +50,11 @@ def test_a_model_that_returns_nan_for_unreadable_images(model, contents, monkeyp
 
 
 class Other(tf.Module):
-    """A model of another program, whose errors name no images."""
+    """A model of another program."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "image_bytes")])
     def read(self, image_bytes):
-        decoded = tf.TensorSpec([4, 4, 3], tf.float32)
-        decode = lambda content: tf.image.resize(tf.io.decode_png(content, 3), (4, 4))  # noqa: E731
-        return {"images": tf.map_fn(decode, image_bytes, fn_output_signature=decoded)}
+        return {"images": tf.zeros([tf.size(image_bytes), 4, 4, 3])}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 3], tf.float32, "images")])
     def embed(self, images):
@@ -77,15 +68,10 @@ def save(path, **signatures):
     return path
 
 
-def test_a_model_of_another_program(tmp_path):
+def test_rows_that_are_not_finite_are_no_embeddings(tmp_path):
     model = ImageModel(save(tmp_path / "model", read_images="read", embed_images="embed"))
-    pictures = [tf.fill([5, 5, 3], value) for value in (9, 0)]
-    encoded = [tf.io.encode_png(tf.cast(each, tf.uint8)).numpy() for each in pictures]
-    given = [encoded[0], b"\x89PNG\r\n\x1a\n cut", encoded[1]]
-    rows, problems = model.embed(*model.read(given))
-    np.testing.assert_allclose(rows[0], np.log([9, 9, 9]), rtol=1e-6)
-    assert "PNG" in problems[1]
-    assert problems[2] == "the model gives no finite embedding"
+    _, problems = model.embed(*model.read([b"any"]))
+    assert problems == ["the model gives no finite embedding"]
 
 
 @pytest.mark.parametrize(
