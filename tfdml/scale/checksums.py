@@ -44,11 +44,7 @@ def _crc32_of(content):
 class CheckedFile:
     """A file whose blocks are compared with their checksums before they are used, once each.
 
-    Args:
-        path: Its `pathlib.Path`.
-        known: Its `checksums` when it was written; None for a file of an earlier version, which is
-            not checked.
-        remedy: What to do about a damaged file, for errors.
+    Its `checksums` are not `known` if it is of an earlier version; errors end with the `remedy`.
     """
 
     def __init__(self, path, known, remedy):

@@ -22,13 +22,7 @@ _READING = 2  # pieces read at once, each on all cores, while another is embedde
 def embed(program, settings, errors, version, collection, ray_engine=None):
     """Checks everything, then embeds what is missing; returns the number of embedded images.
 
-    Args:
-        program: Name of the program, for errors once the work has begun.
-        settings: Those of the command.
-        errors: Types of the errors of the file systems.
-        version: `pathlib.Path` of the model's version.
-        collection: `CollectionWriter`.
-        ray_engine: The module, to embed on a Ray cluster; None for this process.
+    Once the work has begun, `errors` end the program with another code; `ray_engine` is the module.
     """
     model = ImageModel(version)
     identity = {"model": fingerprint(version), "dim": model.dim, "shard_size": settings.shard_size}
@@ -71,25 +65,26 @@ def embed_missing(collection, listing, batch_size, embedded):
 
 def embedded(model, pieces):
     """Yields a table of `rows_of` for each of the pieces, of which a few are in memory at once."""
+
+    def oldest():
+        ids, images = reading.popleft()
+        return rows_of(ids, *model.embed(*images.result()))
+
     reading = collections.deque()
     pool = ThreadPoolExecutor(_READING, "reading")
     try:
         for ids, paths in pieces:
             reading.append((ids, pool.submit(_read, model, paths)))
             if len(reading) > _READING:
-                yield _embedded(model, *reading.popleft())
+                yield oldest()
         while reading:
-            yield _embedded(model, *reading.popleft())
+            yield oldest()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _read(model, paths):
     return model.read(fetch_all(paths))
-
-
-def _embedded(model, ids, images):
-    return rows_of(ids, *model.embed(*images.result()))
 
 
 def _pieces_of(shards, shard_size, batch_size):

@@ -1,6 +1,5 @@
 """Writes the embeddings of a collection: a manifest, the list of the images, and shards."""
 
-import contextlib
 import io
 
 import numpy as np
@@ -15,12 +14,11 @@ from tfdml.scale.storage import NO_FILE, Folder
 
 _SURELY = 100  # images that are not all broken
 _WHAT = {
-    "format": "in another format",
+    "format": "in the format {}",
     "model": "of another model",
-    "dim": "of another length",
-    "shard_size": "in shards of another size",
-    "images": "of another list of images",
-    "list": "of a list of as many images, with other paths or labels",
+    "dim": "of {} dimensions",
+    "shard_size": "in shards of {} images",
+    "list": "of another list of images",
 }
 
 
@@ -45,7 +43,6 @@ class CollectionWriter:
 
     def check(self, manifest):
         """Raises a ValueError if the folder holds anything but what the manifest describes."""
-        self.folder.check_writable()
         names = {name for name in self.folder.names() if not name.startswith(".")}
         if MANIFEST not in names:
             expected = f"{self.folder} must be a new or empty folder"
@@ -54,12 +51,9 @@ class CollectionWriter:
         found = self._manifest()
         for name, what in _WHAT.items():
             if name in manifest and found.get(name) != manifest[name]:
-                wrong = f"{self.folder} holds embeddings {what}. Choose another --out"
-                if name in ("images", "list"):
-                    wrong += f", or go on with its own: --images {self.folder}/{LIST}"
-                if isinstance(manifest[name], str):  # a digest, which says nothing more
-                    raise ValueError(wrong)
-                check(False, wrong, found=found.get(name), expected=manifest[name])
+                holds = f"{self.folder} holds embeddings {what.format(found.get(name))}"
+                go_on = f", or go on with its own: --images {self.folder}/{LIST}"
+                raise ValueError(f"{holds}. Choose another --out{go_on if name == 'list' else ''}")
 
     def begin(self, manifest, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
@@ -99,8 +93,8 @@ class CollectionWriter:
             raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
         columns = {"id": rows["id"], "path": images["path"], "embedding": rows["embedding"]}
         table = pa.table({**columns, "label": images["label"], "error": rows["error"]})
-        content, options = io.BytesIO(), {"use_dictionary": ["label", "error"]}
-        pq.write_table(table, content, write_page_checksum=True, **options)
+        content = io.BytesIO()
+        pq.write_table(table, content, use_dictionary=["label", "error"])
         self.folder.write(shard_name(number), lambda file: file.write(content.getbuffer()))
         content.seek(0)
         self._checksums[shard_name(number)] = checksums(content)
@@ -108,32 +102,26 @@ class CollectionWriter:
     def finish(self):
         """Writes the checksums into the manifest; returns the number of images without embedding.
 
-        Shards that an earlier process wrote are read once more. A ValueError names a damaged one.
+        Shards that an earlier process wrote are read once more. A ValueError names one cut off.
         """
         manifest, unreadable = self._manifest(), 0
         known = {**manifest.get("files", {}), **self._checksums}
         names = [LIST, *map(shard_name, range(self.shards))]
         for name in progress("Counting", names, unit="file"):
             with self.folder.open(name) as file:
-                is_new = name not in known
-                if is_new:
+                if name not in known:
                     known[name] = checksums(file)
-                if name != LIST:
-                    with self._naming_damage(name):
-                        if is_new:
-                            pq.read_table(file, page_checksum_verification=True)
-                        unreadable += _errors_in(pq.ParquetFile(file).metadata)
+                if name == LIST:
+                    continue
+                try:
+                    unreadable += _errors_in(pq.ParquetFile(file).metadata)
+                except (pa.ArrowException, OSError) as error:
+                    cause = f"{self.folder}/{name} is damaged ({error})"
+                    raise ValueError(f"{cause}: delete it") from error
         files = {name: known[name] for name in names}
         if files != manifest.get("files"):
             self._write_manifest({**manifest, "files": files})
         return unreadable
-
-    @contextlib.contextmanager
-    def _naming_damage(self, name):
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{self.folder}/{name} is damaged ({error}): delete it") from error
 
     def _manifest(self):
         with self.folder.open(MANIFEST) as file:

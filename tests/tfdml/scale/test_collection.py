@@ -1,5 +1,4 @@
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from stored_collections import rewrite, write_collection
@@ -71,10 +70,6 @@ def test_rejects_another_model(clustered):
     ("changed", "message"),
     [
         ({"format": 2}, "must be of the format 1. Received: format=2"),
-        ({"dim": 0}, "positive numbers"),
-        ({"images": "600"}, "positive numbers"),
-        ({"shards": 3}, "as many shards as its images fill"),
-        ({"model": None}, "positive numbers and texts"),
         ({"dim": 15}, r"must have the `dim` of the manifest. Received: dim=15, dims=\[16\]"),
         ({"shard_size": 60}, "must hold the images 0 to 59 in order. Received: rows=64"),
         ({"images": 601}, "must list the images of the manifest. Received: images=601, rows=600"),
@@ -106,24 +101,3 @@ def test_rejects_what_is_no_collection(tmp_path, clustered):
     pq.write_table(pq.read_table(path).drop(["embedding"]), path)
     with pytest.raises(ValueError, match=r"00002.parquet"):
         clustered.shard(2)
-
-
-def test_rejects_embeddings_that_are_not_finite(tmp_path):
-    rows = np.ones((5, 2), np.float32)
-    rows[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"must be finite. Received: ids=\[3\]"):
-        write_collection(tmp_path / "c", rows, ["a"] * 5).shard(0)
-
-
-def test_embeddings_may_be_lists_of_a_fixed_size(tmp_path, rng):
-    rows = rng.normal(size=(5, 2)).astype(np.float32)
-    made = write_collection(tmp_path / "c", rows, ["a"] * 5)
-    path = tmp_path / "c/shards/00000.parquet"
-    table = pq.read_table(path)
-    fixed = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 2)
-    pq.write_table(table.set_column(2, "embedding", fixed), path)
-    np.testing.assert_array_equal(made.shard(0).embeddings, rows)
-    column = pa.array([[0.0] * 2] * 4 + [[0.0]], pa.list_(pa.float32()))
-    pq.write_table(table.set_column(2, "embedding", column), path)
-    with pytest.raises(ValueError, match=r"`dim` of the manifest. Received: dim=2, dims=\[2, 1\]"):
-        made.shard(0)

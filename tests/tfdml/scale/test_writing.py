@@ -61,12 +61,6 @@ def test_the_files(begun, listing, tmp_path):
     assert kept.to_pydict() == {"path": ["/0", "/1", "/2", "/3"], "label": ["x"] * 4}
 
 
-def test_the_values_of_unreadable_images_are_not_kept():
-    table = rows_of([0], np.full((1, 2), np.nan, np.float32), ["it is empty"])
-    assert table["embedding"].null_count == 1
-    assert table["embedding"].chunk(0).values.to_pylist() == []
-
-
 @pytest.mark.parametrize(
     "wrong", [rows(0, 2), rows(1, 4), pa.concat_tables([rows(0, 2), rows(1, 2)])]
 )
@@ -92,15 +86,11 @@ def test_a_shard_of_which_no_image_can_be_read_is_rejected(tmp_path):
     ("change", "message"),
     [
         ({"model": "n"}, "holds embeddings of another model. Choose another --out"),
-        ({"dim": 3}, "of another length.* found=2, expected=3"),
-        ({"shard_size": 4}, "in shards of another size.* found=3, expected=4"),
-        (
-            {"listing": listing_of(["/0", "/1", "/2"])},
-            "of another list of images.*--images .*/list.parquet.*found=4",
-        ),
+        ({"dim": 3}, "of 2 dimensions"),
+        ({"shard_size": 4}, "in shards of 3 images"),
         (
             {"listing": listing_of(["/0", "/1", "/2", "/4"])},
-            "of as many images, with other paths",
+            "of another list of images.*--images .*/list.parquet",
         ),
     ],
 )
@@ -153,9 +143,6 @@ def test_a_damaged_shard_is_named_and_written_again_alone(begun, listing, tmp_pa
     again = CollectionWriter(tmp_path / "out")
     again.begin(manifest_of(**IDENTITY, listing=listing), listing)
     assert again.missing() == [0]
-    again.folder.write("shards/00000.parquet", lambda file: file.write(bytes(content)))
-    with pytest.raises(ValueError, match=r"00000\.parquet is damaged"):  # a killed writer's
-        again.finish()
     write_shards(again, listing, 0)
     again.finish()
     assert Collection(tmp_path / "out").shard(0).embeddings[1, 1] == value
