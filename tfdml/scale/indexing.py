@@ -74,22 +74,10 @@ def damaged_files(folder):
 
 
 def build(collection, factory, *, parameters=None, training_rows=None, seed=0, overwrite=False):
-    """Builds the index of a collection in its folder, `index/`, which appears whole.
+    """Builds the index of a `Collection` in its folder, `index/`, which appears whole.
 
-    Work that a killed process left behind is taken up again if it is of the same settings.
-
-    Args:
-        collection: `Collection` whose shards are all written.
-        factory: String of `faiss.index_factory`, such as "IVF4096,SQ8".
-        parameters: Search parameters that are stored with it, such as "nprobe=16". Default: those
-            of an index that is there; else, of one with cells, the square root of their number.
-        training_rows: Images that cells and codes are learned from, drawn at random with `seed`.
-            Default: 40 for each cell and at least 65,536, in at most 256 MiB.
-        seed: Integer >= 0.
-        overwrite: Whether to replace an index of other settings.
-
-    Returns:
-        Whether there was anything to build.
+    The options are those of the command. Work that a killed process left behind is taken up again
+    if it is of the same settings. Returns whether there was anything to build.
     """
     collection.check_complete()
     made = _made(collection.dim, factory)
@@ -151,22 +139,17 @@ def _made(dim, factory):
     with as_value_error(received):
         made = faiss.index_factory(dim, factory)
     ivf = faiss.try_extract_index_ivf(made)
-    named = isinstance(made, faiss.IndexIDMap)
-    check(not named, "`factory` must not name the ids: leave out IDMap", **received)
+    transforms = isinstance(made, faiss.IndexPreTransform)
+    inner = faiss.downcast_index(made.index) if transforms else made
     if ivf is None:
-        transforms = isinstance(made, faiss.IndexPreTransform)
-        inner = faiss.downcast_index(made.index) if transforms else made
-        grows = not isinstance(inner, (faiss.IndexNSG, faiss.IndexNNDescent))
-        check(grows, "`factory` must be of an index that grows, such as HNSW32", **received)
-        return faiss.IndexIDMap(made)
-    plain = isinstance(made, (faiss.IndexIVF, faiss.IndexPreTransform))
-    plain &= not isinstance(faiss.downcast_index(ivf), faiss.IndexIVFPQR)
-    expected = "`factory` must not refine, as rows of an index with cells stay on disk"
-    check(plain, expected, **received)
-    in_lists = isinstance(faiss.downcast_InvertedLists(ivf.invlists), faiss.ArrayInvertedLists)
-    expected = "`factory` must have cells that faiss can keep on disk, without `fs`"
-    check(in_lists, expected, **received)
-    return made
+        fits = not isinstance(inner, (faiss.IndexIDMap, faiss.IndexNSG, faiss.IndexNNDescent))
+    else:
+        lists = faiss.downcast_InvertedLists(ivf.invlists)
+        fits = isinstance(inner, faiss.IndexIVF) and isinstance(lists, faiss.ArrayInvertedLists)
+        fits &= not isinstance(inner, faiss.IndexIVFPQR)
+    expected = "`factory` must be of an index that grows, with cells that stay on disk"
+    check(fits, f"{expected}: without IDMap, NSG, RFlat and fs", **received)
+    return made if ivf else faiss.IndexIDMap(made)
 
 
 def _is_built(final, about, overwrite):
@@ -244,9 +227,8 @@ def _train(made, path, collection, about):
 def _fill(collection, work, whole):
     """Writes an index with all rows to the folder `whole`.
 
-    An index with cells is saved in parts of some shards, which are merged on disk. Another one
-    grows in memory and is saved from time to time. Either way a file is named by the shards that
-    are added before and in it, so that no row is added twice.
+    An index with cells is saved in parts of some shards, which are merged on disk; another one
+    grows in memory and is saved from time to time. Files are named by the shards added so far.
     """
     trained = str(work / _TRAINED)
     index = faiss.read_index(trained)
@@ -291,9 +273,8 @@ def _save(index, path):
 
 def _save_alone(index, path):
     _save(index, path)
-    for other in path.parent.glob("until-*.faiss"):
-        if other != path:
-            other.unlink()
+    for other in {*path.parent.glob("until-*.faiss")} - {path}:
+        other.unlink()
 
 
 def _write_texts(collection, path):
