@@ -49,15 +49,11 @@ class Gallery:
             if not len(self):
                 raise ValueError(sentence)
             warnings.warn(sentence, stacklevel=2)
-        parts, first = [], 0
-        for part in collection.listed("label"):
-            readable = pa.array(self.readable[first : first + len(part)])
-            parts.append(part["label"].cast(pa.string()).filter(readable).dictionary_encode())
-            first += len(part)
-        parts = pa.chunked_array(parts).unify_dictionaries().chunks
-        classes = [part.indices.fill_null(_UNLABELLED).to_numpy() for part in parts]
-        self.classes = np.concatenate(classes)
-        self._classes = {name: i for i, name in enumerate(parts[0].dictionary.to_pylist())}
+        labels = [part["label"].cast(pa.string()) for part in collection.listed("label")]
+        labels = pa.chunked_array(labels).filter(pa.array(self.readable)).dictionary_encode()
+        labels = labels.combine_chunks()
+        self.classes = labels.indices.fill_null(_UNLABELLED).to_numpy()
+        self._classes = {name: i for i, name in enumerate(labels.dictionary.to_pylist())}
         expected = f"{collection.folder} must have labels to evaluate by"
         check(self._classes, expected, images=collection.images, labels=0)
 
@@ -194,8 +190,6 @@ def _search_and_metrics(gallery, embeddings, labels, k, metrics, own):
     queries = inputs.finite_rows(embeddings).astype(np.float32, copy=False)
     dims = {"dim": queries.shape[1], "gallery_dim": gallery.collection.dim}
     check(len({*dims.values()}) == 1, "queries and gallery must have the same dim", **dims)
-    counts = {"queries": len(queries), "labels": len(labels)}
-    check(len(labels) == len(queries), "`labels` must have one text for each query", **counts)
     own = np.full(len(queries), -1) if own is None else np.asarray(own)
     own = own.reshape(len(own), -1)
     data = queries, gallery.classes_of(labels), gallery, gallery.classes

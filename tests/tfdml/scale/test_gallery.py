@@ -11,7 +11,7 @@ from tfdml.scale import collection as reading
 from tfdml.scale import gallery as module
 from tfdml.scale.indexing import build
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed|could not be read)")
+pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|could not be read)")
 
 
 def in_memory(collection):
@@ -42,28 +42,6 @@ def test_equals_the_evaluation_in_memory(clustered, metrics, small, monkeypatch)
     for name in found:
         np.testing.assert_array_equal(found[name], expected[name][some], err_msg=name)
     assert 0.2 < found["recall@1"].mean() < 1
-
-
-@pytest.mark.parametrize("kind", ["ties", "duplicates", "collapsed"])
-def test_ties_and_queries_without_positives_equal_those_in_memory(tmp_path, rng, kind):
-    rows = {
-        "ties": rng.integers(0, 3, (90, 3)),
-        "duplicates": np.repeat(rng.normal(size=(30, 5)), 3, axis=0),
-        "collapsed": np.full((90, 4), 0.3),
-    }[kind].astype(np.float32)
-    labels = rng.integers(0, 8, 90)
-    texts = [f"c{label}" for label in labels]
-    gallery = Gallery(write_collection(tmp_path / "c", rows[30:], texts[30:], shard_size=13))
-    queries = [*texts[:25], *["unknown"] * 5]
-    labels[25:30] = 100
-    expected = evaluation.retrieval_scores_per_query(
-        rows[:30], labels[:30], (1, 5), gallery_embeddings=rows[30:], gallery_labels=labels[30:]
-    )
-    with pytest.warns(UserWarning, match="5 of 30 queries have no other row"):
-        found = retrieval_scores_per_query(gallery, rows[:30], queries, (1, 5))
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    assert not found["map@r"][25:].any()
 
 
 def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
@@ -103,15 +81,6 @@ def test_finds_ids_by_files(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match=lost):
         found = gallery.ids_of([photos / "b", "photos/a", photos / "c"])
     assert found.tolist() == [[1, -1], [0, 2], [-1, -1]]
-
-
-def test_files_that_are_not_there_are_found_by_their_paths(clustered):
-    gallery = Gallery(clustered)
-    paths = ["images/5.png", "./images/599.png", "images/5.png"]
-    with pytest.warns(UserWarning, match=r"598 files are not on .*, such as .*/images/0\.png"):
-        assert gallery.ids_of(paths).tolist() == [[5], [599], [5]]
-    with pytest.warns(UserWarning, match="601 files are not on this machine"):
-        assert gallery.ids_of(["elsewhere.png"]).tolist() == [[-1]]
 
 
 def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, rng):
@@ -165,9 +134,7 @@ def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, monkeypatch):
         retrieval_scores_per_query(gallery, rows, names, 601)
     with pytest.raises(TypeError, match="`labels` must be texts"):
         retrieval_scores_per_query(gallery, rows, ["class 1", None], 1)
-    with pytest.raises(
-        ValueError, match=r"one text for each query\. Received: queries=2, labels=1"
-    ):
+    with pytest.raises(ValueError, match="`labels` and `embeddings` must have the same batch size"):
         retrieval_scores_per_query(gallery, rows, names[:1], 1)
     with pytest.raises(ValueError, match="must not rank the whole gallery"):
         scores_through_index(gallery, None, rows, names, 1, metrics="map")

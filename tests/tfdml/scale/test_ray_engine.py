@@ -89,19 +89,6 @@ def test_a_machine_that_dies_loses_nothing(cluster, expected, tmp_path):
     check_same(tmp_path / "out", expected.out)
 
 
-def test_a_killed_driver_loses_what_was_in_flight(cluster, expected, tmp_path):
-    job = start_on(cluster, expected.version, expected.images, tmp_path / "out")
-    wait_for(tmp_path / "out", 3, job)
-    job.kill()
-    job.communicate()
-    done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/shards/*.parquet")}
-    assert len(done) < 40
-    job = start_on(cluster, expected.version, expected.images, tmp_path / "out")
-    assert job.wait() == 0, job.communicate()
-    check_same(tmp_path / "out", expected.out)
-    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
-
-
 def test_actors_on_gpus_embed_what_tasks_read(cluster, expected, tmp_path):
     node = cluster.add_node(num_cpus=1, num_gpus=1)  # Ray counts it, TensorFlow finds none
     job = start_on(cluster, expected.version, expected.images, tmp_path / "out")
