@@ -102,13 +102,6 @@ def warn_of_misses(relevant):
         warn(f"{misses} of {len(relevant)} queries {cause}")
 
 
-def warn_if_equal(best):
-    """Warns if the best scores of all queries, -inf for none, are equal, as with dead units."""
-    best = best[best > -np.inf]
-    if len(best) > 2 and best.min() == best.max():
-        warn(f"`similarity` may have collapsed: its best scores are all equal, {best[0]:.4g}")
-
-
 def warn(message):
     """Warns of the line that called this library."""
     frame, level = sys._getframe(), 1
@@ -287,13 +280,9 @@ def _gallery(queries, rows, labels):
 
 def _check_together(where="", **arrays):
     """Raises a ValueError if only one of two arrays is given."""
-    shapes = {
-        name: None if array is None else getattr(array, "shape", type(array).__name__)
-        for name, array in arrays.items()
-    }
     both = " and ".join(f"`{name}`" for name in arrays)
-    given = {array is None for array in arrays.values()}
-    check(len(given) == 1, f"{both} must be given together{where}", **shapes)
+    missing = [name for name, array in arrays.items() if array is None]
+    check(len(missing) != 1, f"{both} must be given together{where}", missing=missing)
 
 
 def _groups(groups, labels, prefix=""):

@@ -137,10 +137,6 @@ def ranking_of(
             reading.read(block, slices, tiles.columns_of_all, reading.count)
             if nearest and similarity is None:
                 found.measure(tiles, block)
-    if similarity is not None and depth.any():
-        best = [part.scores.max(axis=1, initial=-np.inf) for part in places]
-        best += [part.best_other for part in places]
-        inputs.warn_if_equal(np.concatenate(best))
     order = np.argsort(search.kept)
     rows, distances = found.result(nearest, order)
     return Ranking(
@@ -212,7 +208,6 @@ class _Places:
     def __init__(self, sizes, depth, dtype):
         self.scores = np.full((len(sizes), int(sizes.max(initial=0))), -np.inf, dtype)
         self.filled, self.depth, self.lock = np.zeros(len(sizes), int), depth, threading.Lock()
-        self.best_other = np.full(len(sizes), -np.inf)
 
     def add(self, query, scores):
         """Adds the scores of relevant rows, (t,), of (t,) queries in ascending order."""
@@ -244,7 +239,6 @@ class _Places:
         reached = _reached(scores, self.thresholds, asked)
         with self.lock:
             self.before += reached
-            np.maximum(self.best_other, largest, out=self.best_other)
 
     def ranks(self):
         """The queries, places and ranks of the relevant rows, (t,) each."""

@@ -93,17 +93,15 @@ def _checked(embeddings, labels, k, similarity, candidates, **gallery):
 
 
 def _recalls(search, similarity, candidates, counts):
-    """{K: recall} of the candidates; warns of queries without relevant rows and of equal scores."""
+    """{K: recall} of the candidates; warns of queries without relevant rows."""
     blocks = slices_of(0, len(search.kept), max(1, _CANDIDATES_AT_ONCE // candidates))
-    found = [_ranks(search.of(block), similarity, candidates) for block in blocks]
-    ranks, best, other = (np.concatenate(part) for part in zip(*found, strict=True))
-    inputs.warn_if_equal(np.concatenate([best, other]))
+    ranks = np.concatenate([_ranks(search.of(some), similarity, candidates) for some in blocks])
     inputs.warn_of_misses(search.relevant)
     return {count: float(np.mean(ranks <= count)) for count in counts}
 
 
 def _ranks(search, similarity, candidates):
-    """(n,) ranks of the first relevant candidates, infinity for none; best scores of both kinds."""
+    """(n,) ranks of the first relevant candidates, infinity for none."""
     order = np.argsort(search.kept)
     rows, nearer = np.tile(np.arange(candidates), (len(order), 1)), True
     if candidates < len(search.gallery):
@@ -116,7 +114,7 @@ def _ranks(search, similarity, candidates):
     best = np.where(found, scores, -np.inf).max(axis=1)
     other = np.where(same, -np.inf, scores)
     ranks = 1.0 + np.count_nonzero(other >= best[:, None], axis=1)
-    return np.where(found.any(axis=1), ranks, np.inf), best, other.max(axis=1)
+    return np.where(found.any(axis=1), ranks, np.inf)
 
 
 def _pair_scores(similarity, embeddings, gallery_embeddings, rows):
