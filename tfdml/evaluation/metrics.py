@@ -65,16 +65,13 @@ class Metrics(NamedTuple):
 
     def values(self, ranking):
         """{name: (n,) float64}, one per query of a `Ranking` that is complete up to `depth`."""
-        return dict(self.read(ranking))
-
-    def read(self, ranking):
-        """Yields the names and values of `values`, one after the other."""
+        values = {}
         for name in self.names:
             if name in _AT_K:
-                for count in self.counts:
-                    yield f"{name}@{count}", read(ranking, name, count)
+                values |= {f"{name}@{count}": read(ranking, name, count) for count in self.counts}
             else:
-                yield name, read(ranking, name)
+                values[name] = read(ranking, name)
+        return values
 
 
 def without_twins(scores):

@@ -1,6 +1,5 @@
 """Retrieval scores: relevant rows among the nearest neighbours of each query."""
 
-import collections
 import itertools
 
 import numpy as np
@@ -84,12 +83,8 @@ def retrieval_scores(
     """
     gallery = gallery_embeddings, gallery_labels
     kind = {"groups": groups, "gallery_groups": gallery_groups}
-    search, asked, _ = _checked(embeddings, labels, k, metrics, similarity, *gallery, **kind)
-    totals = collections.defaultdict(float)
-    for _, ranking in _rankings(search, asked, similarity):
-        for name, values in asked.read(ranking):
-            totals[name] += float(values.sum())
-    return {name: total / len(search.kept) for name, total in totals.items()}
+    values = values_of(*_checked(embeddings, labels, k, metrics, similarity, *gallery, **kind))
+    return {name: float(each.mean()) for name, each in values.items()}
 
 
 def retrieval_scores_per_query(embeddings, labels, k=_COUNTS, *, metrics=None, **search):
@@ -153,17 +148,11 @@ def _means_at_k(embeddings, labels, k, metric, **search):
 
 
 def values_of(search, metrics, similarity=None):
-    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses."""
-    values = {}
-    for places, ranking in _rankings(search, metrics, similarity):
-        for name, part in metrics.read(ranking):
-            values.setdefault(name, np.empty(len(search.kept)))[places] = part
-    return values
+    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses.
 
-
-def _rankings(search, metrics, similarity):
-    """Yields places in the order given and their `Ranking`, in parts if relevant rows are many."""
-    relevant = search.relevant
+    They are ranked in parts if their relevant rows are many.
+    """
+    relevant, values = search.relevant, {}
     inputs.warn_of_misses(relevant)
     pairs = np.minimum(relevant, 1) if metrics.first_only else relevant
     parts = 1 if similarity else max(1, -(-int(pairs.sum()) // _MOST_PAIRS))
@@ -174,7 +163,10 @@ def _rankings(search, metrics, similarity):
         some = search if parts == 1 else search.of(part)
         depth = metrics.depth(relevant[part])
         ranking = ranking_of(some, similarity, depth=depth, first_only=metrics.first_only)
-        yield np.searchsorted(given, np.sort(some.kept)), ranking
+        places = np.searchsorted(given, np.sort(some.kept))
+        for name, found in metrics.values(ranking).items():
+            values.setdefault(name, np.empty(len(given)))[places] = found
+    return values
 
 
 def _checked(embeddings, labels, k, metrics, similarity=None, *gallery, **kind):

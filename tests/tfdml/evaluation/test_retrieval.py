@@ -20,7 +20,7 @@ from tfdml.evaluation import (
 )
 from tfdml.evaluation.metrics import METRICS
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(have no other row|collapsed)")
+pytestmark = pytest.mark.filterwarnings("ignore:.*have no other row")
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
@@ -220,12 +220,8 @@ def test_reports_queries_without_a_relevant_row(rng):
         with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
             scores_of(x, labels, **({} if scores_of is map_at_r else {"k": 1}))
         assert reported[0].filename == __file__
-    with pytest.warns(UserWarning, match="2 of 2 queries") as reported:
+    with pytest.warns(UserWarning, match="2 of 2 queries"):
         assert map_at_r(x[:2], labels[:2], groups=np.zeros(2, int)) == 0
-    same = {"similarity": lambda a, b: np.ones((len(a), len(b)))}
-    with pytest.warns(UserWarning, match="its best scores are all equal, 1$") as reported:
-        retrieval_scores(np.ones((4, 1)), np.array([0, 0, 1, 1]), k=1, **same)
-    assert reported[0].filename == __file__
 
 
 def test_queries_and_gallery_may_differ_in_type_and_stay_as_they_are(rng):
@@ -257,8 +253,7 @@ GALLERY = {"gallery_embeddings": X, "gallery_labels": Y}
         ({**GALLERY, "gallery_embeddings": X[:, :4]}, ValueError, "must have the same dim"),
         ({"groups": Y[:7]}, ValueError, "`groups` and `labels` must have the same batch size"),
         ({"gallery_groups": Y}, ValueError, "`gallery_groups` requires a gallery"),
-        ({**GALLERY, "groups": Y}, ValueError, "be given together if .*, gallery_groups=None"),
-        ({"similarity": 3}, TypeError, "`similarity` must be a callable or None"),
+        ({**GALLERY, "groups": Y}, ValueError, "be given together if .*missing=.*gallery_groups"),
     ],
 )
 def test_rejects_wrong_options(options, error, message):
