@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import io
-import json
 import re
 
 import in_chromium
@@ -53,17 +52,6 @@ def browser(chromium):
 def page(report):
     values = {"recall@1": np.round(VALUES), "map@r": VALUES}
     return report(per_query=values, class_names=dict(enumerate(NAMES, start=2**60)))
-
-
-def test_opens_from_disk_without_a_request(browser, page):
-    browser.open(page)
-    browser.execute("scrollTo(0, 1e6)")
-    logged = browser.driver.get_log("performance")
-    events = (json.loads(entry["message"])["message"] for entry in logged)
-    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    urls = {event["request"]["url"] for event in sent}
-    assert page.as_uri() in urls
-    assert {url.partition(":")[0] for url in urls} <= {"file", "blob", "about"}
 
 
 def test_draws_the_pictures(browser, page, colour_of):
