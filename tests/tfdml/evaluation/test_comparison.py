@@ -58,13 +58,6 @@ def test_a_file_keeps_scores_to_the_last_digit(labels, rng, path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_reads_archives_of_earlier_versions(labels, path):
-    """With the columns before the labels, and neither digests nor names."""
-    np.savez(path, map=np.ones(120), labels=labels, images='{"dataset": "cars196"}')
-    read = load_queries(path)
-    assert (list(read.values), read.images, read.ids) == (["map"], {"dataset": "cars196"}, None)
-
-
 def test_compares_each_run_with_the_first(runs, labels):
     options = {"confidence": 0.9, "rounds": 200, "seed": 4}
     found = compare(runs, **options)
@@ -177,13 +170,6 @@ def means_by_loops(values, labels, rounds, seed):
     return np.array(means)
 
 
-def simulated(seed, classes):
-    """Hits of queries whose chance, uniform over classes, is that of their class; mean 0.5."""
-    rng = np.random.default_rng(seed)
-    labels = np.repeat(np.arange(classes), rng.integers(2, 21, classes))
-    return (rng.random(len(labels)) < rng.random(classes)[labels]).astype(float), labels
-
-
 @pytest.mark.parametrize("by_class", [True, False])
 def test_equals_loops(by_class, labels, rng):
     labels = labels.tolist() if by_class else None
@@ -203,25 +189,6 @@ def test_equals_loops(by_class, labels, rng):
         p = min(1, 2 * (1 + min(sum(means <= 0), sum(means >= 0))) / 61)
         expected = {"difference": difference.mean(), "low": low, "high": high, "p": p}
         assert differences[name] == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("classes", "share", "trials"),
-    [
-        (10, 0.90, 60),
-        pytest.param(50, 0.95, 1000, marks=pytest.mark.slow),
-    ],
-)
-def test_holds_the_true_mean_as_often_as_stated(classes, share, trials):
-    by_class, by_query = np.zeros(trials), np.zeros(trials)
-    for seed in range(trials):
-        values, labels = simulated(seed, classes)
-        for held, groups in ((by_class, labels), (by_query, None)):
-            ends = bootstrap_intervals({"hit": values}, groups, rounds=200, seed=seed)
-            held[seed] = ends["hit"][0] <= 0.5 <= ends["hit"][1]
-    error = (share * (1 - share) / trials) ** 0.5
-    assert by_class.mean() == pytest.approx(share, abs=3 * error)
-    assert by_query.mean() < 0.8
 
 
 @pytest.mark.parametrize(("value", "by_class"), [(0.0, True), (0.1, False), (1 / 3, True)])

@@ -97,15 +97,6 @@ def test_rates_equal_a_loop(rng, small_tiles):
         }
 
 
-def test_a_rate_that_pairs_hit_exactly_is_within():
-    # 29 of 100 negative pairs: 0.29 * 100 is below 29 in floats.
-    x = np.concatenate([np.zeros(2), np.arange(1, 51)])[:, None]
-    labels = np.concatenate([[0, 0], np.ones(50, int)])
-    threshold = calibrate_threshold(x, labels, false_match_rate=0.28)
-    assert rates_at_threshold(x, labels, threshold)["false_match_rate"] == 0.28
-    assert threshold == pytest.approx(15)
-
-
 def test_bins_bound_their_error(rng, monkeypatch):
     monkeypatch.setattr(tiles.DistanceTiles, "size", 70)
     x, labels = some_rows(rng, rows=300)
@@ -189,17 +180,15 @@ def test_distances_to_both_sides_of_a_round_number_tie():
 
 
 @pytest.mark.parametrize(
-    ("labels", "error", "message"),
+    ("labels", "message"),
     [
-        (IDS * 0, ValueError, r"two classes or more, .* Received: rows=4, classes=1$"),
-        (np.arange(4), ValueError, r"two rows or more of one.* Received: rows=4, classes=4$"),
-        (IDS[:3], ValueError, r"same batch size. Received: labels.shape=\(3,\)"),
-        (IDS / 2, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        (IDS * 0, r"two classes or more, .* Received: rows=4, classes=1$"),
+        (np.arange(4), r"two rows or more of one.* Received: rows=4, classes=4$"),
     ],
 )
-def test_rejects_wrong_labels(labels, error, message):
+def test_rejects_labels_without_pairs_of_both_kinds(labels, message):
     for score, *option in ((verification_scores,), (rates_at_threshold, 1.0)):
-        with pytest.raises(error, match=message):
+        with pytest.raises(ValueError, match=message):
             score(LINE, labels, *option)
 
 
