@@ -13,13 +13,7 @@ from tfdml.scale.layout import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder
 
 _SURELY = 100  # images that are not all broken
-_WHAT = {
-    "format": "in the format {}",
-    "model": "of another model",
-    "dim": "of {} dimensions",
-    "shard_size": "in shards of {} images",
-    "list": "of another list of images",
-}
+_IDENTITY = ("format", "model", "dim", "shard_size", "list")
 
 
 def manifest_of(*, model, dim, shard_size, listing=None):
@@ -49,11 +43,11 @@ class CollectionWriter:
             check(not names, expected, found=sorted(names)[:5])
             return
         found = self._manifest()
-        for name, what in _WHAT.items():
-            if name in manifest and found.get(name) != manifest[name]:
-                holds = f"{self.folder} holds embeddings {what.format(found.get(name))}"
-                go_on = f", or go on with its own: --images {self.folder}/{LIST}"
-                raise ValueError(f"{holds}. Choose another --out{go_on if name == 'list' else ''}")
+        other = [key for key in _IDENTITY if key in manifest and found.get(key) != manifest[key]]
+        if other:
+            wrong = f"{self.folder} holds embeddings of another {other[0]}. Choose another --out"
+            go_on = f", or go on with its own: --images {self.folder}/{LIST}"
+            raise ValueError(wrong + (go_on if other == ["list"] else ""))
 
     def begin(self, manifest, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""

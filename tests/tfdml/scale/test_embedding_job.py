@@ -96,7 +96,7 @@ def test_continues_from_the_list_it_wrote(embed, out, photos):
     embed()
     (out / "shards" / "00002.parquet").unlink()
     (photos / "c.png").write_bytes(b"")  # of no interest to the list
-    assert "of another list of images" in embed().sentence
+    assert "of another list. Choose" in embed().sentence
     assert embed(images=out / "list.parquet").code == 0
     assert len(table_of(out)) == 7
 
