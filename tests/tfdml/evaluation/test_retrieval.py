@@ -109,12 +109,15 @@ def test_equals_the_golden_values():
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "similarity"),
+    ("kind", "dtype", "similarity", "sizes"),
     [
-        *((kind, "float64", None) for kind in KINDS),
-        *(("spread", dtype, None) for dtype in ("float16", "float32")),
-        *((kind, "float64", similarities) for kind in ("grid", "collapsed", "half zero")),
+        *((kind, "float64", None, "as is") for kind in KINDS),
+        *(("spread", dtype, None, "as is") for dtype in ("float16", "float32")),
+        *((kind, "float64", similarities, "as is") for kind in ("grid", "collapsed", "half zero")),
+        *((kind, "float64", None, "small") for kind in ("spread", "grid")),
+        ("grid", "float64", similarities, "small"),
     ],
+    indirect=["sizes"],
 )
 def test_equals_loops(kind, dtype, similarity, sizes, rng):
     x, labels = some_rows(kind, rng)

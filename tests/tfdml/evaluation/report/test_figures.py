@@ -46,7 +46,7 @@ def test_draws_the_distributions_of_scores(similarity, levels, tmp_path, two_cla
 
 
 @pytest.mark.parametrize(
-    ("similarity", "channels"), [(None, ()), (None, (3,)), (lambda a, b: a @ b.T / 10, (1,))]
+    ("similarity", "channels"), [(None, (3,)), (lambda a, b: a @ b.T / 10, (1,))]
 )
 def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "_QUERIES", 5)
