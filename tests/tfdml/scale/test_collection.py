@@ -52,20 +52,6 @@ def test_draws_from_as_many_shards_as_a_large_sample_needs(clustered, monkeypatc
     assert len(set(clustered.sample(600, seed=3).ids // 64)) == 10
 
 
-def test_counts_missing_shards(clustered):
-    clustered.check_complete()
-    for number in (2, 5):
-        (clustered.folder / f"shards/{number:05d}.parquet").unlink()
-    with pytest.raises(ValueError, match=r"missing=2, first='00002.parquet, 00005.parquet'"):
-        clustered.check_complete()
-
-
-def test_rejects_another_model(clustered):
-    clustered.check_model("m" * 64)
-    with pytest.raises(ValueError, match=r"version of this model\. Received: model='other'"):
-        clustered.check_model("other")
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -136,7 +136,7 @@ def test_waits_for_a_whole_list_and_all_shards(clustered):
     with pytest.raises(ValueError, match=r"list\.parquet is damaged .*: delete it, and run"):
         build(clustered, "SQ8")
     (clustered.folder / "shards/00009.parquet").unlink()
-    with pytest.raises(ValueError, match="missing=1"):
+    with pytest.raises(ValueError, match=r"missing=1, first='00009\.parquet'"):
         build(clustered, "Flat")
     assert {path.name for path in clustered.folder.glob("*index*")} == set()
 

@@ -35,7 +35,6 @@ def test_says_what_it_does():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--factory", "Nonsense"], "could not parse index string Nonsense"),
         (["--factory", ""], "faiss rejects the index"),
         ([], "must have at most as many cells as there are images; Flat suits a few"),
         (["--factory", "SQ8", "--seed", "-1"], "`seed` must be an integer >= 0"),

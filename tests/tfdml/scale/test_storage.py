@@ -33,14 +33,6 @@ def test_a_file_is_written_whole_or_not_at_all(folder):
         assert file.read() == b"content"
 
 
-def test_what_killed_writers_left_is_removed(folder):
-    for name in ("a.parquet", "b.parquet.12ab.unfinished"):
-        folder.write(f"inner/{name}", lambda file: file.write(b""))
-    folder.remove_unfinished("inner")
-    assert folder.names("inner") == {"a.parquet"}
-    folder.remove_unfinished("none")
-
-
 def test_the_reason_of_a_single_file_is_returned(tmp_path):
     (tmp_path / "a b.png").write_bytes(b"a")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -101,21 +101,6 @@ def test_a_folder_of_other_embeddings_is_rejected(change, message, begun, listin
         begun.check(manifest_of(**{**IDENTITY, "listing": listing, **change}))
 
 
-def test_a_folder_of_other_files_is_rejected(tmp_path):
-    (tmp_path / ".lock").touch()
-    CollectionWriter(tmp_path).check(manifest_of(**IDENTITY))
-    (tmp_path / "list.parquet").touch()
-    with pytest.raises(ValueError, match=r"must be a new or empty folder.*list\.parquet"):
-        CollectionWriter(tmp_path).check(manifest_of(**IDENTITY))
-
-
-@pytest.mark.parametrize("text", ["", "[1]", '{"format": 1'])
-def test_a_damaged_manifest_is_named(text, begun, tmp_path):
-    (tmp_path / "out" / "manifest.json").write_text(text)
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged"):
-        begun.check(manifest_of(**IDENTITY))
-
-
 def test_a_stop_at_the_beginning_is_made_good(begun, listing, tmp_path):
     (tmp_path / "out" / "list.parquet").unlink()
     (tmp_path / "out" / "list.parquet.0a.unfinished").touch()
