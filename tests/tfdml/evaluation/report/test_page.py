@@ -179,7 +179,7 @@ def test_fits_the_bytes(report, monkeypatch):
     sizes = []
     for most in (2e5, 5e5):
         monkeypatch.setattr(page, "_MOST_BYTES", most)
-        sizes.append(report(20, picture_of=noise).stat().st_size)
+        sizes.append(report(12, picture_of=noise).stat().st_size)
     assert 1e5 < sizes[0] <= 2e5 < sizes[1] <= 5e5
 
 
