@@ -12,5 +12,5 @@ def sizes(request, monkeypatch):
         monkeypatch.setattr(tiles, "_CHUNK_ROWS", 5)
         monkeypatch.setattr(tiles, "_BLOCK_ROWS", 11)
         for kind in (tiles.DistanceTiles, tiles.SimilarityTiles):
-            monkeypatch.setattr(kind, "size", 7)
+            monkeypatch.setattr(kind, "size", 13)
     return request.param

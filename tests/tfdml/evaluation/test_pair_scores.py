@@ -41,7 +41,7 @@ def some_rows(rng, rows=120, dim=6, classes=9):
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(tiles.DistanceTiles, "size", 7)
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 25)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def test_resizes_bytes_as_it_resizes_floats(size):
 
 
 def test_static_channels_are_known_in_a_graph():
-    traced = tf.function(decode).get_concrete_function(tf.TensorSpec([], tf.string), 3)
+    traced = compiled.get_concrete_function(tf.TensorSpec([], tf.string), 3)
     assert traced.structured_outputs.shape.as_list() == [None, None, 3]
 
 
