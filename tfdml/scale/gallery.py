@@ -88,26 +88,14 @@ class Gallery:
     def ids_of(self, paths):
         """(n, m) int64, the ids of the images that are these files; -1 where one has fewer than m.
 
-        Warns of files that are not on this machine, of which only the paths can be compared.
+        Of files that are not on this machine only the paths can be compared.
         """
         queries = [identity(path) for path in paths]
         found: dict = {key: [] for key in queries}
-        lost, example = 0, None
         listed = progress("Comparing files", self.paths(), total=self.collection.images)
         for row, key in enumerate(map(identity, listed)):
             if key in found:
                 found[key].append(row)
-            elif isinstance(key, str):
-                lost, example = lost + 1, example or key
-        for key, rows in found.items():
-            if isinstance(key, str) and not rows:
-                lost, example = lost + 1, example or key
-        if lost:
-            warnings.warn(
-                f"{lost:,} files are not on this machine, such as {example}: only their paths tell "
-                f"images of the gallery {self.collection.folder} from those that search in it",
-                stacklevel=2,
-            )
         ids = np.full((len(queries), max(1, *map(len, found.values()))), -1)
         for row, key in zip(ids, queries, strict=True):
             row[: len(found[key])] = found[key]
