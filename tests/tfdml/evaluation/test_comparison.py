@@ -17,6 +17,7 @@ from tfdml.evaluation import (
 )
 
 IMAGES = {"dataset": "cars196", "split": "test", "data_dir": None}
+NAMES = np.arange(120).astype(str)
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def path(tmp_path):
 def test_a_file_keeps_scores_to_the_last_digit(labels, rng, path):
     values = {"recall@1": rng.random(120) < 0.5, "ndcg@10": rng.random(120)}
     save_queries(path, {"old": values["recall@1"]}, labels, images={})
-    save_queries(path, values, labels[:, None], images=IMAGES)
+    assert load_queries(path).ids is None
+    names = ["a/2 $x$.png", *NAMES[1:]]
+    save_queries(path, values, labels[:, None], images=IMAGES, ids=names)
     read = load_queries(path)
     assert list(read.values) == list(values)
     for name, column in values.items():
@@ -54,7 +57,7 @@ def test_a_file_keeps_scores_to_the_last_digit(labels, rng, path):
         assert read.values[name].dtype == np.float64
     assert read.labels.tolist() == labels.tolist()
     assert read.images == IMAGES
-    assert read.ids is None
+    assert read.ids.tolist() == names
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -84,9 +87,6 @@ def test_compares_each_run_with_the_first(runs, labels):
     assert lines[-1] == "Not scored in all runs: mrr."
 
 
-NAMES = np.arange(120).astype(str)
-
-
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
@@ -112,15 +112,16 @@ def test_needs_two_runs_of_which_some_may_lack_names(runs):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "ids", "message"),
     [
-        ({"ids": np.ones(120)}, "must not be named.*values=.'ids'"),
-        ({"map": np.ones(2)}, r"same number of queries\. Received: labels=120, values=2"),
+        ({"ids": np.ones(120)}, None, "must not be named.*values=.'ids'"),
+        ({"map": np.ones(2)}, None, r"same number of queries\. Received: labels=120, values=2"),
+        ({"map": np.ones(120)}, ["a", "b"], r"`ids` .* Received: ids=2, labels=120"),
     ],
 )
-def test_rejects_what_it_cannot_write(values, message, labels, path):
+def test_rejects_what_it_cannot_write(values, ids, message, labels, path):
     with pytest.raises(ValueError, match=message):
-        save_queries(path, values, labels, images=IMAGES)
+        save_queries(path, values, labels, images=IMAGES, ids=ids)
     assert not path.exists()
 
 
@@ -143,14 +144,6 @@ def test_names_a_file_that_it_cannot_read(labels, path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"queries\.npz is not an .* values, or damaged \("):
             load_queries(path)
-
-
-def test_the_values_of_queries_carry_their_ids(labels, path):
-    names = ["a/2 $x$.png", *NAMES[1:]]
-    save_queries(path, {"map": np.ones(120)}, labels, images={}, ids=names)
-    assert load_queries(path).ids.tolist() == names
-    with pytest.raises(ValueError, match=r"`ids` .* Received: ids=2, labels=120"):
-        save_queries(path, {"map": np.ones(120)}, labels, images={}, ids=names[:2])
 
 
 GOOD = {"map": np.array([0.5, 1.0, 0.25])}
