@@ -14,6 +14,7 @@ _SIDES = range(160, 31, -8)  # side in pixels of a square with the area of a pic
 _STEP = 16  # WebP codes blocks of 16 x 16 pixels: no block holds parts of two pictures
 _SHEET_SIDE = 1600  # pixels, what a phone decodes at once
 _TRIED = 128  # pictures from which the bytes of a size are estimated
+_MARGIN = 0.93  # of the bytes, as the estimate errs
 _SMALL_SIDE = 2 * _SIDES[0]  # pixels; more would fill the memory with photographs
 
 
@@ -30,9 +31,10 @@ def thumbnails(picture_of, count, most_bytes, *, seed=0):
     most = max(max(picture.size) for picture in tried)
     shapes = dict.fromkeys(_shape(side, aspect) for side in _SIDES)
     shapes = [shape for shape in shapes if max(shape) < most + _STEP] or list(shapes)[-1:]
+    room = _MARGIN * most_bytes
     for shape, quality in [(shapes[0], 85), (shapes[0], 70), *((shape, 50) for shape in shapes)]:
         cells = [_cell(picture, shape) for picture in tried]
-        if sum(map(len, _sheets(cells, shape, quality))) * count <= most_bytes * len(cells):
+        if sum(map(len, _sheets(cells, shape, quality))) * count <= room * len(cells):
             break
     rows = progress("Pictures", range(count))
     cells = [_cell(picture_at(picture_of, row, _SMALL_SIDE), shape) for row in rows]
