@@ -28,14 +28,8 @@ def free_ports():
 
 @contextlib.contextmanager
 def serving(config, folder, model):
-    """The ports of a server that answers for a model.
-
-    Args:
-        config: Text of its configuration.
-        folder: Where it is kept, with the server's words in `server.log`.
-        model: Name of a model, which is loaded when this returns.
-    """
-    ports, log, file = free_ports(), folder / "server.log", folder / "models.config"
+    """The ports of a server of a configuration, once it answers for a model."""
+    ports, file = free_ports(), folder / "models.config"
     file.write_text(config)
     flags = (
         f"--port={ports.grpc}",
@@ -43,14 +37,13 @@ def serving(config, folder, model):
         f"--model_config_file={file}",
         "--allow_version_labels_for_unavailable_models=true",
     )
-    with log.open("w") as words:
-        process = subprocess.Popen([REAL, *flags], stdout=words, stderr=subprocess.STDOUT)
+    process = subprocess.Popen([REAL, *flags])
     try:
         address = f"http://127.0.0.1:{ports.rest}/v1/models/{model}"
         until = time.monotonic() + SECONDS
         while not answers(address):
-            assert process.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < until, f"not loaded in time: {log.read_text()[-2000:]}"
+            assert process.poll() is None
+            assert time.monotonic() < until, "not loaded in time"
             time.sleep(0.1)
         yield ports
     finally:

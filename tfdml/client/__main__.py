@@ -93,25 +93,18 @@ class Embed(Similarity):
 def main(arguments=None):
     keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
-    settings, paths = parse(command, arguments)
-    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
-    with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
-        COMMANDS[command](settings, paths)
-
-
-def parse(command, arguments):
-    """Returns the settings and the paths of images, without importing NumPy or gRPC."""
-    run = COMMANDS[command]
-    settings = typing.get_type_hints(run)["settings"]
+    run, settings = COMMANDS[command]
     parser = Parser(settings, prog=f"{PROGRAM} {command}", description=run.__doc__)
     if command != "status":
         explained = "image files, or folders of them"
         parser.add_argument("images", nargs="+", type=os.path.expanduser, help=explained)
     given = parser.parse_args(arguments)
-    return parser.settings_of(given), getattr(given, "images", [])
+    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
+    with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
+        run(parser.settings_of(given), getattr(given, "images", []))
 
 
-def embed(settings: Embed, given):
+def embed(settings, given):
     """Writes the embeddings of images to a file."""
     import numpy as np  # for which --help does not wait
 
@@ -132,7 +125,7 @@ def embed(settings: Embed, given):
     print(f"{written}, by version {version} of {settings.model}: {out}")
 
 
-def compare(settings: Similarity, given):
+def compare(settings, given):
     """Prints the similarity of the first image to each of the others."""
     query, *paths = image_files(given)
     check(paths, "give two or more images: the first is compared with the others", images=given)
@@ -144,7 +137,7 @@ def compare(settings: Similarity, given):
         print(f"{score:8.4f}  {path}")
 
 
-def status(settings: Connection, _):
+def status(settings, _):
     """Prints the versions and signatures of a model."""
     with client_of(settings) as client:
         versions = client.status()
@@ -204,7 +197,11 @@ def described(tensors):
     return ", ".join(words)
 
 
-COMMANDS = {"embed": embed, "similarity": compare, "status": status}
+COMMANDS = {
+    "embed": (embed, Embed),
+    "similarity": (compare, Similarity),
+    "status": (status, Connection),
+}
 
 
 if __name__ == "__main__":

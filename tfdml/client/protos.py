@@ -11,30 +11,16 @@ _spec = None if "tensorflow" in sys.modules else importlib.util.find_spec("tenso
 if _spec is not None:
     sys.modules["tensorflow"] = importlib.util.module_from_spec(_spec)
 try:
-    from tensorflow_serving.apis import (
-        get_model_metadata_pb2,
-        get_model_status_pb2,
-        predict_pb2,
-    )
+    from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 finally:
     if _spec is not None:
         del sys.modules["tensorflow"]
 
-# Method -> its service, and the messages that it takes and returns.
-METHODS = {
-    "Predict": (
-        "PredictionService",
-        predict_pb2.PredictRequest,
-        predict_pb2.PredictResponse,
-    ),
-    "GetModelMetadata": (
-        "PredictionService",
-        get_model_metadata_pb2.GetModelMetadataRequest,
-        get_model_metadata_pb2.GetModelMetadataResponse,
-    ),
-    "GetModelStatus": (
-        "ModelService",
-        get_model_status_pb2.GetModelStatusRequest,
-        get_model_status_pb2.GetModelStatusResponse,
-    ),
+METHODS = {  # of a server -> its service, and the messages that it takes and returns
+    name: (service, getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response"))
+    for name, service, messages in (
+        ("Predict", "PredictionService", predict_pb2),
+        ("GetModelMetadata", "PredictionService", get_model_metadata_pb2),
+        ("GetModelStatus", "ModelService", get_model_status_pb2),
+    )
 }

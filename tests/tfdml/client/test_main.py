@@ -12,14 +12,14 @@ from tfdml.client import __main__ as program
 
 
 @pytest.fixture
-def run(address, capsys):
+def run(server, capsys):
     """Runs a command against a server: (exit code, standard output, standard error)."""
 
     def run(command, *arguments, model="embedder"):
         code = 0
         try:
-            flags = ["--server", address, "--model", model, "--batch_size", "2"]
-            program.main([command, *map(str, arguments), *flags])
+            flags = ["--server", f"grpc://127.0.0.1:{server.grpc}", "--model", model]
+            program.main([command, *map(str, arguments), *flags, "--batch_size", "2"])
         except SystemExit as stop:
             code = stop.code
         return code, *capsys.readouterr()
@@ -83,6 +83,8 @@ def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path)
 def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
     empty = tmp_path / "empty"
     (empty / ".thumbnails").mkdir(parents=True)
+    (empty / "album.jpg").mkdir()
+    os.mkfifo(empty / "pipe.jpg")  # reading it would wait for ever
     for name in ("._a.png", ".thumbnails/a.png"):
         shutil.copy(files[0], empty / name)
     for path, said in ((tmp_path / "x.png", "there is no"), (empty, "must hold images")):
@@ -90,13 +92,6 @@ def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
         assert code == 2
         assert str(path) in errors
         assert said in errors
-
-
-def test_of_a_folder_only_files_are_taken(tmp_path):
-    (tmp_path / "album.jpg").mkdir()
-    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
-    (tmp_path / "photo.jpg").touch()
-    assert program.image_files([tmp_path]) == [str(tmp_path / "photo.jpg")]
 
 
 def test_prints_similarities_the_greatest_first(run, served, contents, files):
