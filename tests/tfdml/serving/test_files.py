@@ -2,7 +2,6 @@
 
 import pathlib
 import re
-import shlex
 import subprocess
 
 import pytest
@@ -111,13 +110,3 @@ def test_the_health_check_finds_the_models_that_are_configured(protocol_test_ser
         config.write_text("".join(of_one.replace("glyphs_lifted", model) for model in models))
         run = subprocess.run(["bash", "-c", check], timeout=20)
         assert (run.returncode == 0) is healthy, models
-
-
-def test_commands_of_the_page_parse():
-    from tfdml.client.__main__ import parse
-
-    commands = re.findall(r"python -m tfdml\.client (.*)", PAGE.replace("\\\n", ""))
-    assert len(commands) >= 4
-    for command in commands:
-        name, *arguments = shlex.split(command, comments=True)
-        parse(name, arguments)

@@ -230,18 +230,6 @@ def test_a_folder_that_is_no_version_is_warned_of(model, tmp_path, monkeypatch):
         assert export_model(model, tmp_path / "model") == tmp_path / "model"
 
 
-def test_a_failed_export_leaves_nothing(model, tmp_path, monkeypatch):
-    def half_written(_, folder, *__):
-        with open(f"{folder}/saved_model.pb", "wb") as file:
-            file.write(b"half")
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(tf.saved_model, "save", half_written)
-    with pytest.raises(OSError, match="No space left"):
-        export_model(model, tmp_path / "model" / "1", lambda contents: tf.zeros(SIZE))
-    assert not list(tmp_path.iterdir())
-
-
 def test_rounded_weights_are_all_that_is_written(complete, complete_signatures, served, contents):
     def size(path):
         return sum(file.stat().st_size for file in (path / "variables").iterdir())
