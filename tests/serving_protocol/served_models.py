@@ -48,7 +48,10 @@ class Served:
             name, options = ("pddm", {"similarity": {"seed": 0}}) if version == 2 else ("npair", {})
             model.compile(loss=losses.get(name, **options))
             path = self.folder / str(version)
-            export_model(embedder, path, Reader(SIZE), loss=model.loss)
+            if version == 1:
+                export_model(embedder, path, Reader(SIZE), loss=model.loss)
+            else:
+                export_model(model, path)  # with its loss, and reads as `Reader` does
             self.models[version] = model
 
     def embed(self, contents, version=2):

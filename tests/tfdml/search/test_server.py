@@ -21,13 +21,6 @@ def raw(port, text):
     return int(head.split()[1]), head.decode().lower(), body
 
 
-def test_answers_over_a_socket(search, serving, encoded):
-    with serving(search) as ask:
-        status, answer, headers = ask("/api/search?k=1", encoded((250, 0, 0)))
-        assert (status, answer["results"][0]["name"]) == (200, "red/bright.png")
-        assert "Server" not in headers
-
-
 def test_rejects_by_the_announced_size_before_it_is_sent(search, serving):
     with serving(search, upload_bytes=1000) as ask:
         request = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -50,6 +43,7 @@ def test_what_is_no_request_gets_a_sentence(search, serving):
         status, head, body = raw(ask.port, b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n")
         assert (status, list(json.loads(body))) == (400, ["error"])
         assert "nosniff" in head
+        assert "Server" not in ask("/")[2]
 
 
 def waiting_model(model):
