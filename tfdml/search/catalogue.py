@@ -64,25 +64,24 @@ class Catalogue:
         found = ids >= 0
         return ids[found], np.sqrt(squared[found].astype(np.float64))
 
-    def changes(self, files):
-        """The ids and names to be removed, and {name: `Stamp`} to be added, to become `files`.
+    def matching(self, files):
+        """The catalogue without what is gone or changed in {name: `Stamp`}, and what it then lacks.
 
-        The ids are those of images that are gone, the names those of left-out files that are gone
-        or changed. A changed image is both gone and new.
+        A changed image is both gone and new.
         """
-        gone = [key for key, each in self.entries.items() if files.get(each.name) != each.stamp]
-        cleared = [name for name, why in self.left_out.items() if files.get(name) != why.stamp]
-        kept = {each.name for each in self.entries.values() if files.get(each.name) == each.stamp}
-        kept |= self.left_out.keys() - cleared
-        return gone, cleared, {name: files[name] for name in files if name not in kept}
-
-    def without(self, ids, names=()):
-        """The catalogue without the given images and left-out files."""
-        index, gone, cleared = faiss.clone_index(self.index), set(ids), set(names)
+        entries = {
+            key: each for key, each in self.entries.items() if files.get(each.name) == each.stamp
+        }
+        left_out = {
+            name: why for name, why in self.left_out.items() if files.get(name) == why.stamp
+        }
+        known = {each.name for each in entries.values()} | left_out.keys()
+        new = {name: stamp for name, stamp in files.items() if name not in known}
+        if entries == self.entries and left_out == self.left_out:
+            return self, new
+        index, gone = faiss.clone_index(self.index), self.entries.keys() - entries.keys()
         index.remove_ids(faiss.IDSelectorBatch(np.array([*gone], np.int64)))
-        entries = {key: entry for key, entry in self.entries.items() if key not in gone}
-        left_out = {name: why for name, why in self.left_out.items() if name not in cleared}
-        return Catalogue(index, entries, self.next_id, left_out)
+        return Catalogue(index, entries, self.next_id, left_out), new
 
     def with_more(self, files):
         """The catalogue with more files: {name: `LeftOut`, or (`Entry`, embedding)}."""

@@ -115,11 +115,9 @@ class ImageSearch(PictureSearch):
         expected = f"{self.folder} must have some image of {self.path}: is it the right folder?"
         advice = "If so, remove that file or give another --index"
         check(known, f"{expected} {advice}", indexed=len(entries))
-        gone, cleared, new = self.images.changes(files)
-        self._total = len(new)
-        if gone or cleared:
-            self.images = self.images.without(gone, cleared)
         before = len(self)
+        self.images, new = self.images.matching(files)
+        self._total, kept = len(new), len(self)
         pending, pace = {}, Pace()
         bar = progress("Embedding", total=self._total, shown=show)
         try:
@@ -134,7 +132,7 @@ class ImageSearch(PictureSearch):
             bar.close()
             if pending or self.images is not self._saved:
                 self._publish(pending)
-        return len(self) - before, len(gone)
+        return len(self) - kept, before - kept
 
     def _publish(self, files):
         """Moves embedded files to the index, and saves it."""

@@ -22,7 +22,8 @@ def catalogue():
 
 def test_finds_the_nearest_images_by_distance_at_most_as_many_as_there_are(rng):
     rows = rng.normal(size=(300, 6)).astype(np.float32)
-    catalogue = empty(6).with_more(files(*map(str, range(300)), rows=rows)).without(range(100))
+    catalogue = empty(6).with_more(files(*map(str, range(300)), rows=rows))
+    catalogue, _ = catalogue.matching(dict.fromkeys(map(str, range(100, 300)), STAMP))
     for row in rng.normal(size=(5, 6)).astype(np.float32):
         distances = np.linalg.norm(rows[100:].astype(np.float64) - row, axis=1)
         ids, found = catalogue.nearest(row, 20)
@@ -30,34 +31,26 @@ def test_finds_the_nearest_images_by_distance_at_most_as_many_as_there_are(rng):
         np.testing.assert_allclose(found, np.sort(distances)[:20], rtol=1e-5)
     np.testing.assert_array_equal(catalogue.rows([299, 100]), rows[[299, 100]])
     assert len(catalogue.nearest(rows[0], 999)[0]) == 200
-    assert len(catalogue.without(range(100, 300)).nearest(rows[0], 5)[0]) == 0
+    assert len(catalogue.matching({})[0].nearest(rows[0], 5)[0]) == 0
 
 
 def test_ids_are_never_given_twice(catalogue):
-    again = catalogue.without([0, 1, 2]).with_more(files("a.png"))
+    again = catalogue.matching({})[0].with_more(files("a.png"))
     assert list(again.entries) == [3]
     assert list(again.with_more(files("d.png")).entries) == [3, 4]
 
 
-def test_a_change_leaves_the_catalogue_before_it_alone(catalogue):
-    before = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")})
-    after = before.without([0], ["d.png"])
-    assert (set(before.entries), set(after.entries)) == ({0, 1, 2}, {1, 2})
-    found = [sorted(each.nearest(ROWS[0], 9)[0]) for each in (before, after)]
-    assert found == [[0, 1, 2], [1, 2]]
-    assert (list(before.left_out), after.left_out) == (["d.png"], {})
-
-
-def test_states_what_is_new_gone_and_changed():
+def test_becomes_what_is_there_and_leaves_the_catalogue_before_it_alone():
     left_out = {name: LeftOut(STAMP, "broken") for name in ("bad", "mended", "bad and gone")}
-    catalogue = empty(3).with_more({**files("kept", "changed", "gone"), **left_out})
+    before = empty(3).with_more({**files("kept", "changed", "gone"), **left_out})
     present = dict.fromkeys(("kept", "bad"), STAMP)
-    present |= dict.fromkeys(("changed", "mended", "new"), OTHER)
-    gone, cleared, new = catalogue.changes(present)
-    assert gone == [1, 2]
-    assert sorted(cleared) == ["bad and gone", "mended"]
-    assert new == dict.fromkeys(("changed", "mended", "new"), OTHER)
-    assert not any(catalogue.without(gone, cleared).changes({"kept": STAMP, "bad": STAMP}))
+    changed = dict.fromkeys(("changed", "mended", "new"), OTHER)
+    after, new = before.matching(present | changed)
+    assert (list(after.entries), list(after.left_out), new) == ([0], ["bad"], changed)
+    assert (list(before.entries), before.left_out) == ([0, 1, 2], left_out)
+    found = [sorted(each.nearest(ROWS[0], 9)[0]) for each in (before, after)]
+    assert found == [[0, 1, 2], [0]]
+    assert after.matching(present) == (after, {})
 
 
 @pytest.fixture
@@ -68,14 +61,14 @@ def path(tmp_path, catalogue):
 
 
 def test_comes_back_as_it_was(path, catalogue):
-    catalogue = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")}).without([0])
+    catalogue = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")})
     catalogue.save(path, "made by this")
     again = load(path, "made by this")
     for name in ("entries", "next_id", "left_out"):
         assert getattr(again, name) == getattr(catalogue, name)
     assert again.entries[1].stamp.modified == 2**60 + 1
     np.testing.assert_array_equal(again.rows([1, 2]), ROWS[1:])
-    assert list(again.without([1]).with_more(files("e.png")).entries) == [2, 3]
+    assert list(again.matching({"c.png": STAMP})[0].with_more(files("e.png")).entries) == [2, 3]
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
 
 
@@ -88,7 +81,7 @@ def test_a_save_that_fails_leaves_the_one_before(path, catalogue, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="no space"):
-        catalogue.without([0]).save(path, "made by this")
+        catalogue.save(path, "made by this")
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
 
