@@ -1,9 +1,8 @@
 """The protocol test server: what TF Serving answers to clients, for tests.
 
-It stands in for `tensorflow_model_server` where none can be installed, in threads of the process of
-the tests: it reads the same configuration, and answers by the messages of
-tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it neither
-batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
+In threads of the process of the tests, it reads the configuration of TF Serving, and answers by the
+messages of tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it
+neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
 `test-fault: TIMES:KEY` of this key.
 """
 
@@ -15,12 +14,12 @@ import json
 import re
 import threading
 from concurrent import futures
+from typing import NamedTuple
 
 import grpc
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format, text_format
-from running import Ports
 from sessions import RejectedError, Session
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -40,6 +39,11 @@ HTTP_CODES = {
     "UNAVAILABLE": 503,
 }
 FAULT = "test-fault"
+
+
+class Ports(NamedTuple):
+    grpc: int
+    rest: int
 
 
 class Models:

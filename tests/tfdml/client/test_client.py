@@ -1,4 +1,4 @@
-"""The client over sockets: against the protocol test server, and TF Serving where there is one."""
+"""The client over sockets, against the protocol test server."""
 
 import shutil
 import subprocess
@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from relay import Relay
-from served_models import address_of
 
 from tfdml.client import Client, ImageError, ServingError, service
 from tfdml.client import client as module
@@ -21,12 +20,6 @@ NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing l
 def client(address):
     with Client(address, model=NAME, batch_size=2) as client:
         yield client
-
-
-@pytest.fixture(params=["grpc", "http"])
-def stand_in(request, protocol_test_server):
-    """The address of the protocol test server, whose answers can be made to fail."""
-    return address_of(request.param, protocol_test_server)
 
 
 @pytest.fixture
@@ -202,9 +195,9 @@ def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, cont
 
 
 @pytest.mark.parametrize("failures", [3, 4])
-def test_asks_so_often_a_server_that_is_unavailable(failures, stand_in, served, contents, pauses):
+def test_asks_so_often_a_server_that_is_unavailable(failures, address, served, contents, pauses):
     headers = {"Test-Fault": f"{failures}:{uuid.uuid4()}"}
-    with Client(stand_in, model=NAME, headers=headers, retries=3) as client:
+    with Client(address, model=NAME, headers=headers, retries=3) as client:
         if failures == 3:
             np.testing.assert_allclose(client.embed(contents), served.embed(contents), atol=1e-5)
         else:

@@ -11,7 +11,6 @@ import grpc
 import hostile
 import numpy as np
 import pytest
-from malformed import peak_kilobytes
 
 from tfdml.client import Client, ServingError
 from tfdml.client.protos import METHODS
@@ -140,7 +139,7 @@ def resident():
 
 
 def peak():
-    return peak_kilobytes() / 1000 if sys.platform == "linux" else 0
+    return hostile.peak_kilobytes() / 1000 if sys.platform == "linux" else 0
 
 
 @pytest.fixture(scope="module")

@@ -92,13 +92,13 @@ def test_batching_adds_to_the_flags_and_takes_none():
     }
 
 
-def test_the_health_check_finds_the_models_that_are_configured(protocol_test_server, tmp_path):
+def test_the_health_check_finds_the_models_that_are_configured(server, tmp_path):
     name, *command = service_of("compose.yaml")["healthcheck"]["test"]
     assert name == "CMD"
     assert command[:2] == ["bash", "-c"]
     assert "glyphs_lifted" not in command[2]
     config = tmp_path / "models.config"
-    check = command[2].replace("$$", "$").replace("8501", str(protocol_test_server.rest))
+    check = command[2].replace("$$", "$").replace("8501", str(server.rest))
     check = check.replace("/config/models.config", str(config))
     of_one = (FOLDER / "models.config").read_text()
     for models, healthy in ((["embedder"], True), (["embedder", "nobody"], False), ([], False)):
