@@ -16,7 +16,6 @@ import dataclasses
 import math
 import os
 import pathlib
-import sys
 import typing
 
 import tfdml.client
@@ -138,18 +137,13 @@ def compare(settings, given):
 
 
 def status(settings, _):
-    """Prints the versions and signatures of a model."""
+    """Prints the versions of a model and their state."""
     with client_of(settings) as client:
         versions = client.status()
-        for each in versions:
-            print(" ".join(filter(None, (f"version {each.version}", each.state, each.error))))
-        if not any(each.state == "AVAILABLE" for each in versions):
-            raise ValueError(f"no version of {settings.model} answers at {settings.server}")
-        answering, signatures = client.metadata()
-    print(f"signatures of version {answering}:")
-    for name, signature in sorted(signatures.items()):
-        if not name.startswith("__"):  # internal to the SavedModel
-            print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
+    for each in versions:
+        print(" ".join(filter(None, (f"version {each.version}", each.state, each.error))))
+    if not any(each.state == "AVAILABLE" for each in versions):
+        raise ValueError(f"no version of {settings.model} answers at {settings.server}")
 
 
 def if_bad(settings):
@@ -182,19 +176,7 @@ def without_bad(paths, rows, first):
     """Paths and rows without those whose first number is NaN."""
     good = [not math.isnan(number) for number in first]
     check(any(good), "at least one image must be readable", images=len(paths))
-    if not all(good):
-        left_out = f"{good.count(False)} of {len(paths)} images left out"
-        print(f"{PROGRAM}: {left_out}", file=sys.stderr)
     return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
-
-
-def described(tensors):
-    """Inputs or outputs of a signature, in one line."""
-    words = []
-    for name, tensor in sorted(tensors.items()):
-        sides = ("n" if side is None else str(side) for side in tensor.shape or ())
-        words.append(f"{name} {tensor.dtype}[{', '.join(sides)}]")
-    return ", ".join(words)
 
 
 COMMANDS = {

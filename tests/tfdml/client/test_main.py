@@ -70,9 +70,8 @@ def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path)
     assert f"{files[1]} cannot be read: the server" in errors
     assert errors.count("\n") == 1
     with pytest.warns(UserWarning, match=r"1\.img cannot be read: the server"):
-        code, said, errors = run("embed", *files, "--out", out, "--skip_invalid")
+        code, said, _ = run("embed", *files, "--out", out, "--skip_invalid")
     assert (code, said[:12]) == (0, "4 embeddings")
-    assert "1 of 5 images left out" in errors
     assert np.load(out)["paths"].tolist() == [str(files[i]) for i in (0, 2, 3, 4)]
     with pytest.warns(UserWarning, match="cannot be read"):
         code, _, errors = run("embed", files[1], "--out", tmp_path / "x.npz", "--skip_invalid")
@@ -109,10 +108,7 @@ def test_prints_similarities_the_greatest_first(run, served, contents, files):
 
 def test_states_the_state_of_the_versions(run):
     code, said, _ = run("status")
-    assert code == 0
-    lines = said.splitlines()
-    assert lines[:3] == ["version 2 AVAILABLE", "version 1 AVAILABLE", "signatures of version 2:"]
-    assert "  serving_default: image_bytes string[n] -> embedding float32[n, 8]" in lines
+    assert (code, said) == (0, "version 2 AVAILABLE\nversion 1 AVAILABLE\n")
     code, _, errors = run("status", model="nobody")
     assert code == 2
     assert "NOT_FOUND" in errors
