@@ -29,7 +29,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfdml.client.protos import METHODS
+from tfdml.client.grpc_service import METHODS
 
 HTTP_CODES = {
     "INVALID_ARGUMENT": 400,
@@ -80,14 +80,6 @@ class Models:
         return version, sessions[version]
 
 
-def arrays_of(inputs):
-    """{name: list of bytes, or array} of {name: `TensorProto`}."""
-    try:
-        return {name: tf.make_ndarray(tensor) for name, tensor in inputs.items()}
-    except (TypeError, ValueError) as error:
-        raise RejectedError("INVALID_ARGUMENT", str(error)) from error
-
-
 def metadata_of(models, spec):
     version, session = models.find(spec)
     response = get_model_metadata_pb2.GetModelMetadataResponse()
@@ -114,7 +106,8 @@ def status_of(models, spec):
 def predict(models, request):
     version, session = models.find(request.model_spec)
     signature = request.model_spec.signature_name or "serving_default"
-    found = session.run(signature, arrays_of(request.inputs))
+    inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+    found = session.run(signature, inputs)
     response = predict_pb2.PredictResponse(model_spec=request.model_spec)
     response.model_spec.version.value = version
     for name, array in found.items():
@@ -215,22 +208,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         )
 
     def predicted(self, spec, body):
-        try:
-            request = json.loads(body)
-            signature = request.get("signature_name", "serving_default")
-            _, session = self.models.find(spec)
-            definition = session.signatures.get(signature)
-            columns, inputs = request["inputs"], {}
-            expected = definition.inputs if definition else {}
-            for name in columns if expected else ():
-                dtype = tf.as_dtype(expected[name].dtype)
+        request = json.loads(body)
+        signature, inputs = request.get("signature_name", "serving_default"), {}
+        _, session = self.models.find(spec)
+        if definition := session.signatures.get(signature):
+            for name, values in request["inputs"].items():
+                dtype = tf.as_dtype(definition.inputs[name].dtype)
                 inputs[name] = (
-                    [base64.b64decode(each["b64"]) for each in columns[name]]
+                    [base64.b64decode(each["b64"]) for each in values]
                     if dtype == tf.string
-                    else np.array(columns[name], dtype.as_numpy_dtype)
+                    else np.array(values, dtype.as_numpy_dtype)
                 )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RejectedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
         found = session.run(signature, inputs)
         outputs = {name: array.tolist() for name, array in found.items()}
         return {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tfdml.client import Client, ServingError
-from tfdml.client.protos import METHODS
+from tfdml.client.grpc_service import METHODS
 from tfdml.client.service import Metadata, Signature, Tensor
 
 TIMEOUT = 0.3
