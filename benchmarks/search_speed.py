@@ -6,8 +6,7 @@
 Without --images the test half of Omniglot, 13,180 drawings, is written as PNG files of 105 × 105
 pixels, from the `data_dir` of tensorflow-datasets. Prints the seconds of a first start and of a
 second, and the milliseconds of requests over HTTP, with the model's share: the limit is 20 ms
-without the model, for 10,000 images. Then the same for the index alone, exact and approximate, with
-random rows of 128 dimensions and with rows around class centres.
+without the model, for 10,000 images. Then those of the index alone, with rows of 128 dimensions.
 """
 
 import argparse
@@ -107,38 +106,21 @@ def ask(port, method, path, body=None):
     return answer
 
 
-def unit_rows(count, rng, spread):
-    """(count, DIM) float32 of unit length, random or around centres of 100 rows each."""
-    rows = rng.standard_normal((count, DIM), dtype=np.float32)
-    if spread is not None:
-        centres = rng.standard_normal((max(1, count // 100), DIM), dtype=np.float32)
-        rows = centres[rng.integers(0, len(centres), count)] + spread * rows
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+def measure_index(count, queries):
+    """Prints the times of the index alone."""
+    from tfdml.search.catalogue import Entry, empty
+    from tfdml.search.picture_files import Stamp
 
-
-def measure_index(count, spread, queries):
-    """Prints the times of the index alone, and the recall of an approximate one."""
-    from tfdml.search.row_index import RowIndex
-
-    rows = unit_rows(count + queries, np.random.default_rng(0), spread)
-    asked, rows, found = rows[:queries], rows[queries:], {}
-    kind = "random" if spread is None else "classes"
-    for approximate in (False, True):
+    rows = np.random.default_rng(0).standard_normal((count + queries, DIM), dtype=np.float32)
+    entry = Entry("image", Stamp(0, 0), "PNG", 1, 1)
+    began = time.perf_counter()
+    catalogue = empty(DIM).with_more({i: (entry, row) for i, row in enumerate(rows[queries:])})
+    built, seconds = time.perf_counter() - began, []
+    for row in rows[:queries]:
         began = time.perf_counter()
-        index = RowIndex(DIM, approximate=approximate).changed(add=(np.arange(count), rows))
-        built = time.perf_counter() - began
-        if approximate and not index.cells:  # too few rows: the index is exact
-            return
-        seconds, found[approximate] = [], []
-        for row in asked:
-            began = time.perf_counter()
-            found[approximate].append(index.nearest(row, NEIGHBOURS)[0])
-            seconds.append(time.perf_counter() - began)
-        name = f"{count:,} {kind}, {index.cells or 'no'} cells"
-        print(f"{name:34} built in {built:6.1f} s, {milliseconds(seconds)}")
-    pairs = zip(found[False], found[True], strict=True)
-    shared = np.mean([len(np.intersect1d(*pair)) / NEIGHBOURS for pair in pairs])
-    print(f"  approximate finds {shared:.3f} of the {NEIGHBOURS} nearest")
+        catalogue.nearest(row, NEIGHBOURS)
+        seconds.append(time.perf_counter() - began)
+    print(f"{count:9,} rows, built in {built:6.1f} s, {milliseconds(seconds)}")
 
 
 def main():
@@ -156,8 +138,7 @@ def main():
             images = arguments.images or pathlib.Path(folder)
             measure_service(arguments.model, images, arguments.requests)
     for count in arguments.rows:
-        for spread in (None, 0.5):
-            measure_index(count, spread, min(100, arguments.requests))
+        measure_index(count, min(100, arguments.requests))
 
 
 if __name__ == "__main__":

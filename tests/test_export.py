@@ -178,7 +178,7 @@ def test_export_rejects_what_it_cannot_do(arguments, message, here, capsys):
 def test_export_rejects_what_is_no_run(capsys):
     with pytest.raises(SystemExit, match="2"):
         export.main(["/"])
-    assert "error: no SavedModel at /saved_models" in capsys.readouterr().err
+    assert "error: no SavedModel at /: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["missing"], "saved_models/missing: expected saved_model.pb or folders named 1, 2, ..."),
+        (["missing"], "no SavedModel at missing: expected saved_model.pb or folders"),
         (["runs/small", "--levels", "4"], "`levels` must be from 1 to 3. Received: levels=4"),
         (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
     ],

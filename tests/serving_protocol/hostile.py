@@ -1,6 +1,7 @@
 """A server on 127.0.0.1 that answers what a test tells it, by HTTP, gRPC or bytes alone."""
 
 import contextlib
+import pathlib
 import socket
 import time
 from concurrent import futures
@@ -75,3 +76,9 @@ def serving_methods():
     server.start()
     yield port, methods
     server.stop(0)
+
+
+def peak_kilobytes():
+    """The largest memory of this process; `getrusage` counts that of its parent too."""
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1])

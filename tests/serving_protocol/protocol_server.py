@@ -1,9 +1,8 @@
 """The protocol test server: what TF Serving answers to clients, for tests.
 
-It stands in for `tensorflow_model_server` where none can be installed, in threads of the process of
-the tests: it reads the same configuration, and answers by the messages of
-tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it neither
-batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
+In threads of the process of the tests, it reads the configuration of TF Serving, and answers by the
+messages of tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it
+neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
 `test-fault: TIMES:KEY` of this key.
 """
 
@@ -15,12 +14,12 @@ import json
 import re
 import threading
 from concurrent import futures
+from typing import NamedTuple
 
 import grpc
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format, text_format
-from running import Ports
 from sessions import RejectedError, Session
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -30,7 +29,7 @@ from tensorflow_serving.apis import (
 )
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfdml.client.protos import METHODS
+from tfdml.client.grpc_service import METHODS
 
 HTTP_CODES = {
     "INVALID_ARGUMENT": 400,
@@ -40,6 +39,11 @@ HTTP_CODES = {
     "UNAVAILABLE": 503,
 }
 FAULT = "test-fault"
+
+
+class Ports(NamedTuple):
+    grpc: int
+    rest: int
 
 
 class Models:
@@ -76,14 +80,6 @@ class Models:
         return version, sessions[version]
 
 
-def arrays_of(inputs):
-    """{name: list of bytes, or array} of {name: `TensorProto`}."""
-    try:
-        return {name: tf.make_ndarray(tensor) for name, tensor in inputs.items()}
-    except (TypeError, ValueError) as error:
-        raise RejectedError("INVALID_ARGUMENT", str(error)) from error
-
-
 def metadata_of(models, spec):
     version, session = models.find(spec)
     response = get_model_metadata_pb2.GetModelMetadataResponse()
@@ -110,7 +106,8 @@ def status_of(models, spec):
 def predict(models, request):
     version, session = models.find(request.model_spec)
     signature = request.model_spec.signature_name or "serving_default"
-    found = session.run(signature, arrays_of(request.inputs))
+    inputs = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+    found = session.run(signature, inputs)
     response = predict_pb2.PredictResponse(model_spec=request.model_spec)
     response.model_spec.version.value = version
     for name, array in found.items():
@@ -211,22 +208,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         )
 
     def predicted(self, spec, body):
-        try:
-            request = json.loads(body)
-            signature = request.get("signature_name", "serving_default")
-            _, session = self.models.find(spec)
-            definition = session.signatures.get(signature)
-            columns, inputs = request["inputs"], {}
-            expected = definition.inputs if definition else {}
-            for name in columns if expected else ():
-                dtype = tf.as_dtype(expected[name].dtype)
+        request = json.loads(body)
+        signature, inputs = request.get("signature_name", "serving_default"), {}
+        _, session = self.models.find(spec)
+        if definition := session.signatures.get(signature):
+            for name, values in request["inputs"].items():
+                dtype = tf.as_dtype(definition.inputs[name].dtype)
                 inputs[name] = (
-                    [base64.b64decode(each["b64"]) for each in columns[name]]
+                    [base64.b64decode(each["b64"]) for each in values]
                     if dtype == tf.string
-                    else np.array(columns[name], dtype.as_numpy_dtype)
+                    else np.array(values, dtype.as_numpy_dtype)
                 )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RejectedError("INVALID_ARGUMENT", f"JSON Parse error: {error!r}") from error
         found = session.run(signature, inputs)
         outputs = {name: array.tolist() for name, array in found.items()}
         return {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))}

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import protocol_server
 import pytest
-import running
 import tensorflow as tf
 from image_contents import encode
 from PIL import Image
@@ -20,15 +19,6 @@ from tfdml.serving import ExportOptions, Gallery, export_model
 
 SIZE = (16, 12, 3)
 NAME = "embedder"
-SERVERS = [
-    pytest.param("protocol_test_server"),
-    pytest.param(
-        "tensorflow_model_server",
-        marks=pytest.mark.skipif(
-            running.REAL is None, reason="needs tensorflow_model_server on the PATH"
-        ),
-    ),
-]
 
 
 class Served:
@@ -48,7 +38,10 @@ class Served:
             name, options = ("pddm", {"similarity": {"seed": 0}}) if version == 2 else ("npair", {})
             model.compile(loss=losses.get(name, **options))
             path = self.folder / str(version)
-            export_model(embedder, path, Reader(SIZE), loss=model.loss)
+            if version == 1:
+                export_model(embedder, path, Reader(SIZE), loss=model.loss)
+            else:
+                export_model(model, path)  # with its loss, and reads as `Reader` does
             self.models[version] = model
 
     def embed(self, contents, version=2):
@@ -114,21 +107,10 @@ def config_of(served):
 
 
 @pytest.fixture(scope="session")
-def protocol_test_server(served):
+def server(served):
+    """The ports of the protocol test server."""
     with protocol_server.serving(config_of(served)) as ports:
         yield ports
-
-
-@pytest.fixture(scope="session")
-def tensorflow_model_server(served, tmp_path_factory):
-    with running.serving(config_of(served), tmp_path_factory.mktemp("real"), NAME) as ports:
-        yield ports
-
-
-@pytest.fixture(scope="session", params=SERVERS)
-def server(request):
-    """The ports of a server: of the protocol test server, and of TF Serving where there is one."""
-    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["grpc", "http"])

@@ -8,10 +8,8 @@ if keras.backend.backend() == "tensorflow":
         complete_signatures,
         contents,
         files,
-        protocol_test_server,
         served,
         server,
-        tensorflow_model_server,
     )
 
 

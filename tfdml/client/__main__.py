@@ -16,7 +16,6 @@ import dataclasses
 import math
 import os
 import pathlib
-import sys
 import typing
 
 import tfdml.client
@@ -93,25 +92,18 @@ class Embed(Similarity):
 def main(arguments=None):
     keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
-    settings, paths = parse(command, arguments)
-    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
-    with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
-        COMMANDS[command](settings, paths)
-
-
-def parse(command, arguments):
-    """Returns the settings and the paths of images, without importing NumPy or gRPC."""
-    run = COMMANDS[command]
-    settings = typing.get_type_hints(run)["settings"]
+    run, settings = COMMANDS[command]
     parser = Parser(settings, prog=f"{PROGRAM} {command}", description=run.__doc__)
     if command != "status":
         explained = "image files, or folders of them"
         parser.add_argument("images", nargs="+", type=os.path.expanduser, help=explained)
     given = parser.parse_args(arguments)
-    return parser.settings_of(given), getattr(given, "images", [])
+    # Failed requests raise ServingError, a RuntimeError; images raise a ValueError.
+    with one_sentence(PROGRAM, RuntimeError, ValueError, TypeError, OSError, ImportError):
+        run(parser.settings_of(given), getattr(given, "images", []))
 
 
-def embed(settings: Embed, given):
+def embed(settings, given):
     """Writes the embeddings of images to a file."""
     import numpy as np  # for which --help does not wait
 
@@ -132,7 +124,7 @@ def embed(settings: Embed, given):
     print(f"{written}, by version {version} of {settings.model}: {out}")
 
 
-def compare(settings: Similarity, given):
+def compare(settings, given):
     """Prints the similarity of the first image to each of the others."""
     query, *paths = image_files(given)
     check(paths, "give two or more images: the first is compared with the others", images=given)
@@ -144,19 +136,14 @@ def compare(settings: Similarity, given):
         print(f"{score:8.4f}  {path}")
 
 
-def status(settings: Connection, _):
-    """Prints the versions and signatures of a model."""
+def status(settings, _):
+    """Prints the versions of a model and their state."""
     with client_of(settings) as client:
         versions = client.status()
-        for each in versions:
-            print(" ".join(filter(None, (f"version {each.version}", each.state, each.error))))
-        if not any(each.state == "AVAILABLE" for each in versions):
-            raise ValueError(f"no version of {settings.model} answers at {settings.server}")
-        answering, signatures = client.metadata()
-    print(f"signatures of version {answering}:")
-    for name, signature in sorted(signatures.items()):
-        if not name.startswith("__"):  # internal to the SavedModel
-            print(f"  {name}: {described(signature.inputs)} -> {described(signature.outputs)}")
+    for each in versions:
+        print(" ".join(filter(None, (f"version {each.version}", each.state, each.error))))
+    if not any(each.state == "AVAILABLE" for each in versions):
+        raise ValueError(f"no version of {settings.model} answers at {settings.server}")
 
 
 def if_bad(settings):
@@ -189,22 +176,14 @@ def without_bad(paths, rows, first):
     """Paths and rows without those whose first number is NaN."""
     good = [not math.isnan(number) for number in first]
     check(any(good), "at least one image must be readable", images=len(paths))
-    if not all(good):
-        left_out = f"{good.count(False)} of {len(paths)} images left out"
-        print(f"{PROGRAM}: {left_out}", file=sys.stderr)
     return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
 
 
-def described(tensors):
-    """Inputs or outputs of a signature, in one line."""
-    words = []
-    for name, tensor in sorted(tensors.items()):
-        sides = ("n" if side is None else str(side) for side in tensor.shape or ())
-        words.append(f"{name} {tensor.dtype}[{', '.join(sides)}]")
-    return ", ".join(words)
-
-
-COMMANDS = {"embed": embed, "similarity": compare, "status": status}
+COMMANDS = {
+    "embed": (embed, Embed),
+    "similarity": (compare, Similarity),
+    "status": (status, Connection),
+}
 
 
 if __name__ == "__main__":

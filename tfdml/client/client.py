@@ -13,7 +13,7 @@ import numpy as np
 import urllib3.exceptions
 import urllib3.util
 
-from tfdml.checks import check, check_integer, check_not_negative, check_one_of, check_positive
+from tfdml.checks import check, check_integer, check_one_of, check_positive
 from tfdml.client.encoding import ImageError, batches_of, listed, read_images
 from tfdml.client.rest_service import RestService
 from tfdml.client.service import Model, ServingError, limit_of, malformed, well_formed
@@ -88,9 +88,9 @@ class Client(contextlib.AbstractContextManager):
         certificate=None,
         key=None,
     ):
-        check_integer(batch_size=batch_size, in_flight=in_flight, retries=retries)
-        check_positive(batch_size=batch_size, in_flight=in_flight, timeout=timeout)
-        check_not_negative(retries=retries)
+        check_integer(1, batch_size=batch_size, in_flight=in_flight)
+        check_integer(0, retries=retries)
+        check_positive(timeout=timeout)
         self._model = Model(model, version, label)
         both = {"version": version, "label": label}
         check(None in both.values(), "give a `version` or a `label`, not both", **both)

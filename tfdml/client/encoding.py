@@ -1,6 +1,7 @@
 """The user's images, as a server accepts them, in batches."""
 
 import io
+import itertools
 import os
 import pathlib
 from collections.abc import Iterable
@@ -12,7 +13,6 @@ import PIL.Image
 from tfdml.checks import check, check_type
 from tfdml.serving.bad_images import reasons
 
-_MOST_BYTES = 2**26  # of a batch, far below the 2 GB limit of a message
 _KINDS = "paths, bytes of encoded images, or arrays of uint8 or floats"
 
 
@@ -42,11 +42,6 @@ class Images(NamedTuple):
     @property
     def is_encoded(self):
         return isinstance(self.contents[0], bytes)
-
-    @property
-    def size(self):
-        """Bytes to send."""
-        return sum(memoryview(content).nbytes for content in self.contents)
 
     def rejected(self, inputs, message):
         """The `ImageError` of the unreadable one, or of both, for an error of the server."""
@@ -109,19 +104,7 @@ def read(given, name):
 
 
 def batches_of(images, batch_size):
-    """Groups `Images`, and the `ImageError`s between them, into lists.
-
-    A list is of at most `batch_size` images and 64 MB, all encoded or none, or of a single error.
-    """
-    batch, size, kind = [], 0, None
-    for image in images:
-        failed = isinstance(image, ImageError)
-        kind_here, size_here = (None, 0) if failed else (image.is_encoded, image.size)
-        full = len(batch) == batch_size or size + size_here > _MOST_BYTES
-        if batch and (full or failed or kind_here != kind):
+    """Lists of `Images`, all encoded or none, and of the `ImageError`s between them."""
+    for _, alike in itertools.groupby(images, lambda image: getattr(image, "is_encoded", None)):
+        while batch := list(itertools.islice(alike, batch_size)):
             yield batch
-            batch, size = [], 0
-        batch.append(image)
-        size, kind = size + size_here, kind_here
-    if batch:
-        yield batch

@@ -1,6 +1,8 @@
 """Requests over gRPC."""
 
+import importlib.util
 import math
+import sys
 from time import monotonic
 
 import grpc
@@ -8,7 +10,6 @@ import numpy as np
 from google.protobuf import json_format
 
 from tfdml.checks import Bare, check, check_type
-from tfdml.client.protos import METHODS
 from tfdml.client.service import (
     LEAST_LIMIT,
     METADATA_LIMIT,
@@ -20,6 +21,25 @@ from tfdml.client.service import (
     versions_in,
 )
 
+# The messages of tensorflow-serving-api import those of the package `tensorflow`, and with it all
+# of TensorFlow and Keras, unless an empty module stands in for it meanwhile.
+_spec = None if "tensorflow" in sys.modules else importlib.util.find_spec("tensorflow")
+if _spec is not None:
+    sys.modules["tensorflow"] = importlib.util.module_from_spec(_spec)
+try:
+    from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+finally:
+    if _spec is not None:
+        del sys.modules["tensorflow"]
+
+METHODS = {  # of a server -> its service, and the messages that it takes and returns
+    name: (service, getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response"))
+    for name, service, messages in (
+        ("Predict", "PredictionService", predict_pb2),
+        ("GetModelMetadata", "PredictionService", get_model_metadata_pb2),
+        ("GetModelStatus", "ModelService", get_model_status_pb2),
+    )
+}
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     # Few compressed bytes could hold more than any limit.

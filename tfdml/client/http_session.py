@@ -4,9 +4,9 @@ import http.client
 import io
 import time
 import urllib.request
+from typing import Any
 
 import urllib3.connection
-import urllib3.connectionpool
 import urllib3.util
 
 
@@ -63,18 +63,6 @@ class _Timed(urllib3.connection.HTTPConnection):
         super().send(data)
 
 
-class _TimedTls(_Timed, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _Pool(urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Timed  # pyright: ignore[reportAssignmentType]
-
-
-class _TlsPool(urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _TimedTls  # pyright: ignore[reportAssignmentType]
-
-
 def http_session(address, connections, **tls):
     """A `PoolManager` whose `timeout` holds for a request as a whole; uses the machine's proxy.
 
@@ -86,5 +74,6 @@ def http_session(address, connections, **tls):
         session = urllib3.ProxyManager(proxy, maxsize=connections, **tls)
     else:
         session = urllib3.PoolManager(maxsize=connections, **tls)
-    session.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+    pool: Any = session.connection_from_url(address)
+    pool.ConnectionCls = type("Timed", (_Timed, pool.ConnectionCls), {})
     return session

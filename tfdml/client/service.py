@@ -80,25 +80,24 @@ class Service:
     def _ask(self, send, read, expected, until=None):
         """What `read` makes of the bytes that `send(until)` returns, which end by `until`."""
         until = until or monotonic() + self._timeout
-        content = repeated(lambda: send(until), self._retries, until)
+        content = self._repeated(send, until)
         with well_formed(expected, content[:100]):
             return read(content)
 
+    def _repeated(self, send, until):
+        """Repeats `send` after UNAVAILABLE; begins no pause that ends after `until`.
 
-def repeated(call, most, until=math.inf):
-    """Repeats a call after UNAVAILABLE, at most so often; begins no pause that ends after `until`.
-
-    The pauses are random, so that many clients of one server do not return at the same moment.
-    """
-    for attempt in range(most):
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1.0)
-        try:
-            return call()
-        except ServingError as error:
-            if error.code != "UNAVAILABLE" or monotonic() + pause >= until:
-                raise
-        sleep(pause)
-    return call()
+        The pauses are random, so that many clients of one server do not return at once.
+        """
+        for attempt in range(self._retries):
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt) * random.uniform(0.5, 1.0)
+            try:
+                return send(until)
+            except ServingError as error:
+                if error.code != "UNAVAILABLE" or monotonic() + pause >= until:
+                    raise
+            sleep(pause)
+        return send(until)
 
 
 @contextlib.contextmanager

@@ -16,8 +16,7 @@ import warnings
 from typing import ClassVar
 
 from tfdml import search
-from tfdml.checks import check, check_positive
-from tfdml.command_line import Parser, one_sentence
+from tfdml.command_line import Count, Parser, Positive, Settings, one_sentence
 from tfdml.files import as_file_name, check_file, shortened
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.scale.layout import is_collection
@@ -32,7 +31,7 @@ LISTED = 5  # ignored files named in the warning
 
 
 @dataclasses.dataclass(frozen=True)
-class Search:
+class Search(Settings):
     """Model, images and server of a search.
 
     Args:
@@ -52,8 +51,6 @@ class Search:
         rerank: Least number of nearest images that a learned similarity reranks; 0 ranks by
             distance. If not given, 100 for a model with such a similarity (`--loss pddm` and
             related losses).
-        approximate: From 100,000 images on, search only a part of the index, which finds nearly the
-            same images faster.
     """
 
     paths: ClassVar = ("model", "images", "index")
@@ -64,20 +61,15 @@ class Search:
     host: str = "127.0.0.1"
     port: int = 8000
     trusted_hosts: list[str] | None = None
-    upload_megabytes: float = 20.0
+    upload_megabytes: Positive = 20.0
     neighbours: int = 24
-    rerank: int | None = None
-    approximate: bool = False
+    rerank: Count | None = None
 
     def __post_init__(self):
-        for name, least, most in (("port", 0, 65535), ("neighbours", 1, MOST_NEIGHBOURS)):
-            value = getattr(self, name)
-            expected = f"`{name}` must be from {least} to {most}"
-            check(least <= value <= most, expected, **{name: value})
-        size = {"upload_megabytes": self.upload_megabytes}
-        check_positive(**size)
-        check(self.upload_megabytes <= 1024, "`upload_megabytes` must be at most 1024", **size)
-        check(self.rerank is None or self.rerank >= 0, "`rerank` must be >= 0", rerank=self.rerank)
+        self.check(0 <= self.port <= 65535, "`port` must be from 0 to 65535")
+        expected = f"`neighbours` must be from 1 to {MOST_NEIGHBOURS}"
+        self.check(1 <= self.neighbours <= MOST_NEIGHBOURS, expected)
+        self.check(self.upload_megabytes <= 1024, "`upload_megabytes` must be at most 1024")
 
 
 def main(arguments=None):
@@ -98,10 +90,8 @@ def main(arguments=None):
 
 def open_collection(settings, version):
     """The search of a collection, which has an index."""
-    for name in ("index", "rerank", "approximate"):
-        given = {name: getattr(settings, name)}
-        expected = f"`{name}` is for a folder of images, not for one that tfdml.scale indexed"
-        check(not given[name], expected, **given)
+    expected = "`index` and `rerank` are for a folder of images, not one that tfdml.scale indexed"
+    settings.check(not (settings.index or settings.rerank), expected)
     import_tensorflow()
     model = search.search_model.SearchModel(version)
     opened = search.collection_search.CollectionSearch(model, settings.images)
@@ -116,8 +106,7 @@ def open_folder(settings, version):
     check_file(index=index)
     import_tensorflow()
     model = search.search_model.SearchModel(version)
-    options = {"rerank": settings.rerank, "approximate": settings.approximate}
-    opened = search.folder_search.ImageSearch(model, settings.images, index, **options)
+    opened = search.folder_search.ImageSearch(model, settings.images, index, rerank=settings.rerank)
     added, gone = opened.refresh(show=True)
     ignored = [f"{name} ({cause})" for name, cause in opened.left_out.items()]
     if ignored:

@@ -2,7 +2,6 @@
 
 import functools
 import importlib.resources
-import io
 import random
 import threading
 import time
@@ -10,15 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import flask
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.search.picture_files import MIME_TYPES, RejectedError, read_header, thumbnail
 from tfdml.serving.versions import name_of
 
-FIELD = "image"  # of a form with a picture
-FORM_BYTES = 100_000  # allowed in a form besides its picture
-FORM_PARTS = 100
 PICTURES = 6  # embedded at once or waiting for it; more are told to come again
 _THUMBNAILS = 2000  # kept in memory, of some 10 kB each
 _MIME_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
@@ -36,23 +32,14 @@ _HEADERS = {
 }
 
 
-class _InMemory(flask.Request):
-    """A request whose uploads stay in memory, without temporary files."""
-
-    def _get_file_stream(self, *_, **__):
-        return io.BytesIO()
-
-
 def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     """The WSGI application of a `PictureSearch`, whose answers have by default `neighbours` images.
 
     `trusted_hosts` are the allowed names in the Host header; any if None.
     """
     app: Any = flask.Flask(__name__, static_folder=None, template_folder=None)
-    app.request_class = _InMemory
     app.json.sort_keys = False
-    app.config["MAX_CONTENT_LENGTH"] = upload_bytes + FORM_BYTES
-    app.config |= {"MAX_FORM_MEMORY_SIZE": FORM_BYTES, "MAX_FORM_PARTS": FORM_PARTS}
+    app.config["MAX_CONTENT_LENGTH"] = upload_bytes
     places = threading.BoundedSemaphore(PICTURES)
     small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
 
@@ -83,7 +70,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.post("/api/search")
     def by_picture():
         began = time.perf_counter()
-        count, picture = _count(neighbours), _sent_picture(upload_bytes)
+        count = _count(neighbours)
+        picture = flask.request.get_data(cache=False, parse_form_data=False)
         if not places.acquire(blocking=False):
             raise RejectedError("Too many pictures at once: try again in a second", status=503)
         try:
@@ -105,7 +93,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.get("/api/images/<int:key>")
     def picture(key):
         content = search.content(key)
-        return _file(content, MIME_TYPES[read_header(content).format])
+        return _file(content, MIME_TYPES[read_header(content)[0]])
 
     @app.get("/api/images/<int:key>/thumbnail")
     def small_picture(key):
@@ -178,28 +166,6 @@ def _host_name():
         return None
 
 
-def _sent_picture(upload_bytes):
-    """The bytes of the picture in a request: a form's field `image`, or the whole body."""
-    if flask.request.mimetype == "multipart/form-data":
-        try:
-            file = flask.request.files.get(FIELD)
-        except RequestEntityTooLarge:
-            form = f"in a form of at most {FORM_PARTS} parts and {FORM_BYTES / 1e3:g} kB besides it"
-            sentence = f"{too_large_sentence(upload_bytes)}, {form}"
-            raise RejectedError(sentence, status=413) from None
-        if file is None:
-            received = f"Received: files={sorted(flask.request.files)}"
-            raise RejectedError(f"The form must have a file named {FIELD!r}. {received}")
-        content = file.read()
-    else:
-        content = flask.request.get_data(cache=False, parse_form_data=False)
-    if not content:
-        raise RejectedError("The request must hold a picture. Received: 0 bytes")
-    if len(content) > upload_bytes:
-        raise RejectedError(too_large_sentence(upload_bytes), status=413)
-    return content
-
-
 def _count(neighbours):
     """The number of images asked for."""
     text = flask.request.args.get("k", str(neighbours))
@@ -211,17 +177,15 @@ def _count(neighbours):
 
 
 def _answer(answer, began):
-    seconds = {**answer.seconds, "total": time.perf_counter() - began}
-    return {
-        "ranked_by": answer.ranked_by,
-        "results": [{**_image(found.id, found.entry), **_scores(found)} for found in answer.found],
-        "seconds": {name: round(value, 5) for name, value in seconds.items()},
-    }
+    results = [
+        {**_image(found.id, found.entry), **_rounded(found.scores, 6)} for found in answer.found
+    ]
+    seconds = _rounded({**answer.seconds, "total": time.perf_counter() - began}, 5)
+    return {"ranked_by": answer.ranked_by, "results": results, "seconds": seconds}
 
 
-def _scores(found):
-    scores = {name: getattr(found, name) for name in ("similarity", "cosine", "distance")}
-    return {name: round(score, 6) for name, score in scores.items() if score is not None}
+def _rounded(values, digits):
+    return {name: round(value, digits) for name, value in values.items()}
 
 
 def _image(key, entry):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check
+from tfdml.evaluation.faiss_index import load_faiss
 from tfdml.files import replacing
 from tfdml.search.picture_files import RejectedError, Stamp
-from tfdml.search.row_index import RowIndex
 
+faiss = load_faiss()
 _FORMAT = 1  # of the archive
 
 
@@ -41,9 +41,9 @@ class LeftOut(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """The images of an index by id; ids are never reused. Changes return another catalogue."""
+    """Images and their embeddings by id; ids are never reused. Changes return another catalogue."""
 
-    index: RowIndex
+    index: Any  # of faiss, by ids, with all embeddings
     entries: dict = dataclasses.field(default_factory=dict)  # {id: `Entry`}
     next_id: int = 0
     left_out: dict = dataclasses.field(default_factory=dict)  # {name: `LeftOut`}
@@ -56,26 +56,32 @@ class Catalogue:
 
     def rows(self, ids):
         """(n, dim) float32, the embeddings of ids."""
-        return self.index.rows(ids)
+        return self.index.reconstruct_batch(np.asarray(ids, np.int64))
 
-    def changes(self, files):
-        """The ids and names to be removed, and {name: `Stamp`} to be added, to become `files`.
+    def nearest(self, row, count):
+        """The ids of the images nearest to one (dim,) row, at most `count`, and their distances."""
+        squared, ids = self.index.search(row[None], max(1, min(count, len(self.entries))))
+        found = ids >= 0
+        return ids[found], np.sqrt(squared[found].astype(np.float64))
 
-        The ids are those of images that are gone, the names those of left-out files that are gone
-        or changed. A changed image is both gone and new.
+    def matching(self, files):
+        """The catalogue without what is gone or changed in {name: `Stamp`}, and what it then lacks.
+
+        A changed image is both gone and new.
         """
-        gone = [key for key, each in self.entries.items() if files.get(each.name) != each.stamp]
-        cleared = [name for name, why in self.left_out.items() if files.get(name) != why.stamp]
-        kept = {each.name for each in self.entries.values() if files.get(each.name) == each.stamp}
-        kept |= self.left_out.keys() - cleared
-        return gone, cleared, {name: files[name] for name in files if name not in kept}
-
-    def without(self, ids, names=()):
-        """The catalogue without the given images and left-out files."""
-        gone, cleared = set(ids), set(names)
-        entries = {key: entry for key, entry in self.entries.items() if key not in gone}
-        left_out = {name: why for name, why in self.left_out.items() if name not in cleared}
-        return Catalogue(self.index.changed(remove=ids), entries, self.next_id, left_out)
+        entries = {
+            key: each for key, each in self.entries.items() if files.get(each.name) == each.stamp
+        }
+        left_out = {
+            name: why for name, why in self.left_out.items() if files.get(name) == why.stamp
+        }
+        known = {each.name for each in entries.values()} | left_out.keys()
+        new = {name: stamp for name, stamp in files.items() if name not in known}
+        if entries == self.entries and left_out == self.left_out:
+            return self, new
+        index, gone = faiss.clone_index(self.index), self.entries.keys() - entries.keys()
+        index.remove_ids(faiss.IDSelectorBatch(np.array([*gone], np.int64)))
+        return Catalogue(index, entries, self.next_id, left_out), new
 
     def with_more(self, files):
         """The catalogue with more files: {name: `LeftOut`, or (`Entry`, embedding)}."""
@@ -83,32 +89,38 @@ class Catalogue:
         pairs = [file for name, file in files.items() if name not in left_out]
         ids, index = range(self.next_id, self.next_id + len(pairs)), self.index
         if pairs:
-            index = index.changed(add=(ids, np.stack([row for _, row in pairs])))
+            index = faiss.clone_index(index)
+            index.add_with_ids(np.stack([row for _, row in pairs]), np.array(ids))
         entries = {**self.entries, **{i: each for i, (each, _) in zip(ids, pairs, strict=True)}}
         return Catalogue(index, entries, ids.stop, {**self.left_out, **left_out})
 
     def save(self, path, fingerprint):
         """Writes a file in one step, with the fingerprint of the model that made the rows."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        about = {"format": _FORMAT, "fingerprint": fingerprint}
         images = {name: getattr(self, name) for name in ("entries", "next_id", "left_out")}
-        texts = {"about": json.dumps(about), "catalogue": json.dumps(images)}
-        arrays: dict = {
-            name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()
+        texts = {"about": {"format": _FORMAT, "fingerprint": fingerprint}, "catalogue": images}
+        arrays: Any = {
+            name: np.frombuffer(json.dumps(text).encode(), np.uint8) for name, text in texts.items()
         }
         with replacing(path) as unfinished, open(unfinished, "wb") as file:
-            np.savez(file, rows=self.index.to_bytes(), **arrays)
+            np.savez(file, rows=faiss.serialize_index(self.index), **arrays)
 
 
-def load(path, fingerprint, *, approximate=False):
+def empty(dim):
+    """The `Catalogue` of no images, for embeddings of `dim` numbers."""
+    return Catalogue(faiss.index_factory(dim, "IDMap2,Flat"))
+
+
+def load(path, fingerprint):
     """The `Catalogue` of a file that a model with this fingerprint made, or a ValueError."""
     try:
-        with np.load(pathlib.Path(path)) as archive:
+        with np.load(path) as archive:
             about = json.loads(archive["about"].tobytes())
-            if about["format"] != _FORMAT or not isinstance(about["fingerprint"], str):
-                raise ValueError("another format")
-            index = RowIndex.from_bytes(archive["rows"], approximate=approximate)
+            index = faiss.deserialize_index(archive["rows"])
             images = json.loads(archive["catalogue"].tobytes())
+        made_by = str(about["fingerprint"])
+        if about["format"] != _FORMAT or not hasattr(index, "id_map"):
+            raise ValueError("another format")
         entries = {
             int(key): Entry(name, Stamp(*stamp), *rest)
             for key, (name, stamp, *rest) in images["entries"].items()
@@ -121,9 +133,5 @@ def load(path, fingerprint, *, approximate=False):
     except Exception as error:  # broken archives raise many types
         raise ValueError(f"{path} is not the index of a search: give another --index") from error
     expected = f"{path} must have been made by this model: give another --index, or remove it"
-    models = {"model": fingerprint[:12], "made_by": about["fingerprint"][:12]}
-    check(about["fingerprint"] == fingerprint, expected, **models)
-    expected = f"{path} must have as many rows as images: remove it"
-    rows, images = len(index), len(entries)
-    check(rows == images, expected, rows=rows, images=images)
+    check(made_by == fingerprint, expected, model=fingerprint[:12], made_by=made_by[:12])
     return catalogue

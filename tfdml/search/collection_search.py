@@ -39,15 +39,12 @@ class CollectionSearch(PictureSearch):
         self._collection = scale.Collection(folder)
         self._collection.check_model(model.fingerprint)
         self.index = scale.StoredIndex(self._collection)
+        self.nearest = self.index.nearest
+        self.exact = self.index.factory == "Flat"
         self._header = functools.lru_cache(_HEADERS)(lambda key: read_header(self._read(key)))
 
     def __len__(self):
         return len(self.index)
-
-    @property
-    def exact(self):
-        """Whether a query is compared with the embeddings of all images."""
-        return self.index.factory == "Flat"
 
     def rows(self, ids):
         """(n, dim) float32, the embeddings of ids."""

@@ -7,10 +7,9 @@ import threading
 from tfdml.checks import check
 from tfdml.quiet import progress
 from tfdml.scale.pace import Pace
-from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load
+from tfdml.search.catalogue import Entry, LeftOut, empty, load
 from tfdml.search.picture_files import RejectedError, Stamp, image_files, read, read_header
 from tfdml.search.picture_search import PictureSearch
-from tfdml.search.row_index import RowIndex
 
 RERANKED = 100  # default number of images that a learned similarity reranks
 _BATCH_BYTES = 64_000_000  # of files read at once
@@ -25,10 +24,9 @@ class ImageSearch(PictureSearch):
         folder: Path of the images.
         path: File of the index; loaded if it exists.
         rerank: As in `PictureSearch`; if None, 100 for a model with a learned similarity.
-        approximate: As for `RowIndex`.
     """
 
-    def __init__(self, model, folder, path, *, rerank=None, approximate=False):
+    def __init__(self, model, folder, path, *, rerank=None):
         if not pathlib.Path(folder).is_dir():
             raise FileNotFoundError(f"`images` must be a folder; there is none at {folder}")
         needed = "`rerank` needs a model with a learned similarity, as --loss pddm trains"
@@ -39,13 +37,13 @@ class ImageSearch(PictureSearch):
         check(not inside, "`index` must lie outside of the folder of images", index=str(path))
         self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
         if self.path.exists():
-            self.images = load(self.path, model.fingerprint, approximate=approximate)
+            self.images = self._saved = load(self.path, model.fingerprint)
         else:
-            self.images = Catalogue(RowIndex(model.dim, approximate=approximate))
+            self.images, self._saved = empty(model.dim), None
         self.failure = None  # error message of the last refresh
         self._refreshing = threading.Lock()
         self._done = self._total = 0
-        self._stopping = self._unsaved = False
+        self._stopping = False
 
     def __len__(self):
         return len(self.images.entries)
@@ -59,11 +57,6 @@ class ImageSearch(PictureSearch):
     def left_out(self):
         """{name: cause} of the files that the model cannot read."""
         return {name: why.cause for name, why in self.images.left_out.items()}
-
-    @property
-    def exact(self):
-        """Whether a query is compared with the embeddings of all images."""
-        return not self.images.index.cells
 
     def content(self, key):
         """The bytes of an image's file; a `RejectedError` if it changed since it was indexed."""
@@ -122,12 +115,9 @@ class ImageSearch(PictureSearch):
         expected = f"{self.folder} must have some image of {self.path}: is it the right folder?"
         advice = "If so, remove that file or give another --index"
         check(known, f"{expected} {advice}", indexed=len(entries))
-        gone, cleared, new = self.images.changes(files)
-        self._total = len(new)
-        if gone or cleared:
-            self.images = self.images.without(gone, cleared)
         before = len(self)
-        self._unsaved = bool(gone or cleared) or not self.path.exists()
+        self.images, new = self.images.matching(files)
+        self._total, kept = len(new), len(self)
         pending, pace = {}, Pace()
         bar = progress("Embedding", total=self._total, shown=show)
         try:
@@ -140,16 +130,16 @@ class ImageSearch(PictureSearch):
                     break
         finally:
             bar.close()
-            if pending or self._unsaved:
+            if pending or self.images is not self._saved:
                 self._publish(pending)
-        return len(self) - before, len(gone)
+        return len(self) - kept, before - kept
 
     def _publish(self, files):
         """Moves embedded files to the index, and saves it."""
-        self.images, self._unsaved = self.images.with_more(files), True
+        self.images = self.images.with_more(files)
         files.clear()  # also if it cannot be saved, else it would be added twice
         self.images.save(self.path, self.model.fingerprint)
-        self._unsaved = False
+        self._saved = self.images
 
 
 def embedded(model, folder, files):

@@ -80,16 +80,10 @@ def read(folder, name, stamp):
         return file.read()
 
 
-class Header(NamedTuple):
-    """Format and size of a picture, from its header."""
-
-    format: str  # a key of `MIME_TYPES`
-    width: int  # pixels
-    height: int
-
-
 def read_header(content):
-    """The `Header` of the bytes of a file, without decoding pixels.
+    """(format, width, height) of the bytes of a file, without decoding pixels.
+
+    The format is a key of `MIME_TYPES`.
 
     Raises:
         RejectedError: With 415, if it is not a picture of a supported format, or has too few bytes
@@ -104,7 +98,7 @@ def read_header(content):
     width, height = picture.size
     if picture.format == "JPEG" and width * height > _PIXELS_PER_BYTE * len(content):
         raise _incomplete(content, f"for {width:,} × {height:,} pixels")
-    return Header(str(picture.format), width, height)
+    return str(picture.format), width, height
 
 
 def thumbnail(content, side=320):

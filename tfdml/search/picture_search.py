@@ -11,13 +11,11 @@ MOST_PIXELS = 50_000_000  # of a picture that is sent; two are decoded at once, 
 
 
 class Found(NamedTuple):
-    """An image that a search found; scores that do not apply are None."""
+    """An image that a search found."""
 
     id: int
     entry: Any  # `Entry`, or `Listed` of a collection
-    distance: float  # Euclidean
-    cosine: float | None
-    similarity: float | None  # learned
+    scores: dict  # those of "similarity", which was learned, "cosine" and "distance" that apply
 
 
 class Answer(NamedTuple):
@@ -33,13 +31,14 @@ class PictureSearch:
 
     Attributes:
         model: A `SearchModel`.
-        images: What is searched: has an `index`, `rows` and `entry`. Read once for an answer.
+        images: What is searched: has `nearest`, `rows` and `entry`. Read once for an answer.
         rerank: Least number of nearest images that a learned similarity reranks.
+        exact: Whether a query is compared with the embeddings of all images.
     """
 
     model: Any
     images: Any
-    rerank = 0
+    rerank, exact = 0, True
 
     def stop(self):
         """Ends work in the background, if there is any."""
@@ -76,23 +75,22 @@ class PictureSearch:
 
     def _answer(self, images, row, count, seconds, left_out=-1):
         began = time.perf_counter()
-        ids, distances = images.index.nearest(row, max(count, self.rerank) + (left_out >= 0))
+        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0))
         others = ids != left_out
-        ids, distances = ids[others], distances[others]
+        ids, distances, scores = ids[others], distances[others], {}
+        order, radius = np.arange(len(ids)), self.model.radius
         seconds["search"] = time.perf_counter() - began
-        scores = [None] * len(ids)
         if self.rerank and len(ids):
             began = time.perf_counter()
-            learned = self.model.score(row, images.rows(ids))
-            order = np.argsort(-learned, kind="stable")
-            ids, distances, scores = ids[order], distances[order], learned[order].tolist()
+            scores["similarity"] = self.model.score(row, images.rows(ids))
+            order = np.argsort(-scores["similarity"], kind="stable")
             seconds["reranking"] = time.perf_counter() - began
-        cosines, radius = [None] * len(ids), self.model.radius
         if radius is not None:
-            cosines = (1 - distances**2 / (2 * radius**2)).tolist()
-        columns = ids.tolist(), distances.tolist(), cosines, scores
-        found = [
-            Found(key, images.entry(key), *values)
-            for key, *values in zip(*(column[:count] for column in columns), strict=True)
-        ]
+            scores["cosine"] = 1 - distances**2 / (2 * radius**2)
+        scores["distance"] = distances
+        found = []
+        for place in order[:count].tolist():
+            key = int(ids[place])
+            values = {name: float(score[place]) for name, score in scores.items()}
+            found.append(Found(key, images.entry(key), values))
         return Answer(self.ranked_by, found, seconds)

@@ -10,7 +10,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import create_server
 from waitress.task import ErrorTask
 
-from tfdml.search.application import FORM_BYTES, PICTURES, too_large_sentence
+from tfdml.search.application import PICTURES, too_large_sentence
 
 _THREADS = PICTURES + 2  # requests at once: the page and the status never wait for pictures
 _CONNECTIONS = 500
@@ -39,14 +39,13 @@ def serve(application, *, host, port, upload_bytes) -> Any:
     than 20 of the largest uploads have.
     """
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
-    most = upload_bytes + FORM_BYTES
     server: Any = create_server(
         application,
         sockets=[listening(host, port)],
         threads=_THREADS,
         ident=None,
-        max_request_body_size=most,
-        inbuf_overflow=most + 1,  # uploads are never written to a file
+        max_request_body_size=upload_bytes + 1,  # a request must have fewer
+        inbuf_overflow=upload_bytes + 2,  # uploads are never written to a file
         clear_untrusted_proxy_headers=True,
         connection_limit=_CONNECTIONS,
         cleanup_interval=1,
@@ -62,7 +61,7 @@ def serve(application, *, host, port, upload_bytes) -> Any:
         arriving = 0
         for channel in sorted(server.active_channels.values(), key=lambda each: -each.since):
             arriving += channel.arrived
-            crowded = arriving > _UPLOADS * most and not channel.requests
+            crowded = arriving > _UPLOADS * upload_bytes and not channel.requests
             channel.will_close |= crowded or channel.is_slow(now)
 
     server.maintenance = close_slow

@@ -12,7 +12,6 @@ model that it scores, with the images of its dataset.
 """
 
 import dataclasses
-import os
 import pathlib
 import warnings
 from typing import ClassVar
@@ -22,9 +21,10 @@ from tfdml.checks import check_integer, check_keras
 from tfdml.command_line import Parser, one_sentence, program_call
 from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow, keep_printing
+from tfdml.serving.exported import find_version
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import OPTIONS, TOP, ExportOptions, options_kept
-from tfdml.serving.versions import megabytes, newest_version
+from tfdml.serving.versions import megabytes
 
 PROGRAM = "tfdml.serving.export"
 
@@ -95,7 +95,7 @@ def main(arguments=None):
         check_keras()
         check_keras("backend")
         run = pathlib.Path(settings.run).resolve()
-        trained = shown(newest_version(run.parent.parent / "saved_models" / run.name))
+        trained = find_version(pathlib.Path(settings.run))
         import_tensorflow()
         options = settings.options_after(read_metadata(trained))
         name = run.name + suffix_of(settings.levels, settings.dims, options.precision)
@@ -142,11 +142,6 @@ def suffix_of(levels, dims, precision):
     parts = {"levels": levels, "dims": dims}
     suffix = "".join(f"_{name}_{kept}" for name, kept in parts.items() if kept is not None)
     return suffix if precision == "float32" else f"{suffix}_{precision}"
-
-
-def shown(path):
-    """The path as given or relative to the working directory, whichever is shorter."""
-    return min(path, pathlib.Path(os.path.relpath(path)), key=lambda shape: len(str(shape)))
 
 
 if __name__ == "__main__":

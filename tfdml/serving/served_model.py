@@ -20,7 +20,7 @@ from tfdml.serving.metadata import TRAINING, without_folders, write_metadata
 from tfdml.serving.nearest import Nearest
 from tfdml.serving.options import TOP, ExportOptions
 from tfdml.serving.reading import read_batch, reject_unreadable
-from tfdml.serving.versions import check_new, new_version
+from tfdml.serving.versions import new_version
 from tfdml.serving.warmup import write_warmup
 from tfdml.serving.weights import StoredWeights
 
@@ -95,7 +95,6 @@ def export_model(
         ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery
             has embeddings of another length, or `top` is below 1.
     """
-    check_new(pathlib.Path(path))
     if not pathlib.Path(path).name.isdigit():
         warnings.warn(
             f"TF Serving reads versions from folders that are numbers, not {str(path)!r}",

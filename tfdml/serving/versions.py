@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
-from tfdml.files import naming
+from tfdml.files import fcntl, naming
 
 
 def versions_of(folder):
@@ -81,13 +81,11 @@ def new_version(path):
 def _alone(folder):
     """Locks a folder within the block, at most while the process lives; yields whether it could."""
     with contextlib.ExitStack() as closed:
-        try:
-            import fcntl
-
+        alone = False
+        with contextlib.suppress(OSError):  # locked, renamed meanwhile, or no locks there
             opened = os.open(folder, os.O_RDONLY)
             closed.callback(os.close, opened)
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except (ImportError, OSError):  # Windows; locked, renamed meanwhile, or no locks there
-            alone = False
+            if fcntl is not None:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                alone = True
         yield alone

@@ -1,4 +1,4 @@
-"""The client over sockets: against the protocol test server, and TF Serving where there is one."""
+"""The client over sockets, against the protocol test server."""
 
 import shutil
 import subprocess
@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from relay import Relay
-from served_models import address_of
 
 from tfdml.client import Client, ImageError, ServingError, service
 from tfdml.client import client as module
@@ -21,12 +20,6 @@ NOT_THERE = "grpc://127.0.0.1:1", "http://127.0.0.1:1"  # a port where nothing l
 def client(address):
     with Client(address, model=NAME, batch_size=2) as client:
         yield client
-
-
-@pytest.fixture(params=["grpc", "http"])
-def stand_in(request, protocol_test_server):
-    """The address of the protocol test server, whose answers can be made to fail."""
-    return address_of(request.param, protocol_test_server)
 
 
 @pytest.fixture
@@ -56,9 +49,6 @@ def test_embeds_arrays(client, served, rng):
     np.testing.assert_allclose(client.embed(pixels[1]), expected[1:2], atol=1e-5)
     both = [pixels[0], pixels[1].astype("float32"), pixels[2]]  # one of each kind in a batch
     np.testing.assert_allclose(client.embed(both), expected[:3], atol=1e-5)
-
-
-def test_embeds_grey_arrays_as_the_colours_of_grey(client, rng):
     grey = rng.integers(0, 256, (20, 9)).astype(np.uint8)
     expected = client.embed(np.repeat(grey[:, :, None], 3, axis=2))
     found = client.embed([grey, grey[:, :, None]])
@@ -112,42 +102,27 @@ def test_the_version_that_is_asked_answers(chosen, version, address, served, con
             np.testing.assert_allclose(client.embed(contents[rows]), expected, atol=1e-5)
 
 
-def test_all_batches_of_a_call_go_to_one_version(client, contents, monkeypatch):
-    asked, predict = [], client._service.predict
-
-    def predicting(model, *args):
-        asked.append(model.version)
-        return predict(model, *args)
-
-    monkeypatch.setattr(client._service, "predict", predicting)
-    client.embed(contents)
-    assert asked == [2, 2, 2]
-    client.embed(contents[:2])  # of one batch, no version need be named
-    assert asked[3:] == [None]
-
-
-def test_the_halves_of_a_rejected_batch_go_to_one_version(monkeypatch):
-    """The version is named once the server has rejected the batch of an unnamed one."""
+def test_all_batches_of_a_call_go_to_one_version(monkeypatch):
+    """A single batch goes to the newest; only its halves, once it is rejected, to a named one."""
     asked = []
 
     def predict(model, signature, inputs):
         asked.append(model.version)
         if b"broken" in inputs["image_bytes"]:
-            raise service.ServingError("INVALID_ARGUMENT", "a broken image")
+            raise ServingError("INVALID_ARGUMENT", "a broken image")
         return {"embedding": np.ones((len(inputs["image_bytes"]), 3), np.float32)}
 
-    with Client("grpc://127.0.0.1:1", model=NAME) as client:
-        signatures = {"serving_default": None}
+    with Client("grpc://127.0.0.1:1", model=NAME, batch_size=3) as client:
+        metadata = service.Metadata(7, {"serving_default": None})
         monkeypatch.setattr(client._service, "predict", predict)
-        monkeypatch.setattr(
-            client._service,
-            "metadata",
-            lambda model: service.Metadata(model.version or 7, signatures),
-        )
+        monkeypatch.setattr(client._service, "metadata", lambda model: metadata)
+        client.embed([b"a"] * 7)
+        client.embed([b"a"] * 3)
+        assert asked == [7, 7, 7, None]
         with pytest.warns(UserWarning, match="broken"):
             rows = client.embed([b"a", b"broken", b"c"], on_bad_image="nan")
     assert np.isnan(rows).all(axis=1).tolist() == [False, True, False]
-    assert asked == [None, 7, 7, 7, 7]
+    assert asked[4:] == [None, 7, 7, 7, 7]  # the batch, and its halves
 
 
 def test_a_bad_image_is_named_wherever_it_stands(client, files):
@@ -187,11 +162,13 @@ def test_a_pair_with_a_bad_image_is_named(client, contents, files):
     assert np.isnan(found).tolist() == [False, False, False, True, False]
 
 
-def test_the_similarity_takes_as_many_encoded_images(client, contents):
+def test_images_that_cannot_be_compared_or_embedded(client, contents):
     with pytest.raises(ValueError, match="must have the same length"):
         client.similarity(contents[:1], contents[:2])
     with pytest.raises(TypeError, match=r"a\[0\] and b\[0\] must be"):
         client.similarity(np.zeros((1, 16, 12, 3)), contents[:1])
+    with pytest.raises(ValueError, match=r"\(16, 12, 3\).*\(12, 16"):
+        client.embed(np.zeros((2, 12, 16, 3)))
 
 
 @pytest.mark.parametrize(
@@ -218,9 +195,9 @@ def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, cont
 
 
 @pytest.mark.parametrize("failures", [3, 4])
-def test_asks_so_often_a_server_that_is_unavailable(failures, stand_in, served, contents, pauses):
+def test_asks_so_often_a_server_that_is_unavailable(failures, address, served, contents, pauses):
     headers = {"Test-Fault": f"{failures}:{uuid.uuid4()}"}
-    with Client(stand_in, model=NAME, headers=headers, retries=3) as client:
+    with Client(address, model=NAME, headers=headers, retries=3) as client:
         if failures == 3:
             np.testing.assert_allclose(client.embed(contents), served.embed(contents), atol=1e-5)
         else:
@@ -305,8 +282,3 @@ def test_speaks_tls_and_shows_its_certificate(scheme, server, certificates, paus
 def test_options_that_cannot_be(options, error, said):
     with pytest.raises(error, match=said):
         Client("grpc://127.0.0.1:1", model=NAME, **options)
-
-
-def test_arrays_of_floats_must_have_the_size_of_the_model(client):
-    with pytest.raises(ValueError, match=r"\(16, 12, 3\).*\(12, 16"):
-        client.embed(np.zeros((2, 12, 16, 3)))

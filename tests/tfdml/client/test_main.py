@@ -12,14 +12,14 @@ from tfdml.client import __main__ as program
 
 
 @pytest.fixture
-def run(address, capsys):
+def run(server, capsys):
     """Runs a command against a server: (exit code, standard output, standard error)."""
 
     def run(command, *arguments, model="embedder"):
         code = 0
         try:
-            flags = ["--server", address, "--model", model, "--batch_size", "2"]
-            program.main([command, *map(str, arguments), *flags])
+            flags = ["--server", f"grpc://127.0.0.1:{server.grpc}", "--model", model]
+            program.main([command, *map(str, arguments), *flags, "--batch_size", "2"])
         except SystemExit as stop:
             code = stop.code
         return code, *capsys.readouterr()
@@ -70,9 +70,8 @@ def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path)
     assert f"{files[1]} cannot be read: the server" in errors
     assert errors.count("\n") == 1
     with pytest.warns(UserWarning, match=r"1\.img cannot be read: the server"):
-        code, said, errors = run("embed", *files, "--out", out, "--skip_invalid")
+        code, said, _ = run("embed", *files, "--out", out, "--skip_invalid")
     assert (code, said[:12]) == (0, "4 embeddings")
-    assert "1 of 5 images left out" in errors
     assert np.load(out)["paths"].tolist() == [str(files[i]) for i in (0, 2, 3, 4)]
     with pytest.warns(UserWarning, match="cannot be read"):
         code, _, errors = run("embed", files[1], "--out", tmp_path / "x.npz", "--skip_invalid")
@@ -83,6 +82,8 @@ def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path)
 def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
     empty = tmp_path / "empty"
     (empty / ".thumbnails").mkdir(parents=True)
+    (empty / "album.jpg").mkdir()
+    os.mkfifo(empty / "pipe.jpg")  # reading it would wait for ever
     for name in ("._a.png", ".thumbnails/a.png"):
         shutil.copy(files[0], empty / name)
     for path, said in ((tmp_path / "x.png", "there is no"), (empty, "must hold images")):
@@ -90,13 +91,6 @@ def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
         assert code == 2
         assert str(path) in errors
         assert said in errors
-
-
-def test_of_a_folder_only_files_are_taken(tmp_path):
-    (tmp_path / "album.jpg").mkdir()
-    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
-    (tmp_path / "photo.jpg").touch()
-    assert program.image_files([tmp_path]) == [str(tmp_path / "photo.jpg")]
 
 
 def test_prints_similarities_the_greatest_first(run, served, contents, files):
@@ -114,10 +108,7 @@ def test_prints_similarities_the_greatest_first(run, served, contents, files):
 
 def test_states_the_state_of_the_versions(run):
     code, said, _ = run("status")
-    assert code == 0
-    lines = said.splitlines()
-    assert lines[:3] == ["version 2 AVAILABLE", "version 1 AVAILABLE", "signatures of version 2:"]
-    assert "  serving_default: image_bytes string[n] -> embedding float32[n, 8]" in lines
+    assert (code, said) == (0, "version 2 AVAILABLE\nversion 1 AVAILABLE\n")
     code, _, errors = run("status", model="nobody")
     assert code == 2
     assert "NOT_FOUND" in errors

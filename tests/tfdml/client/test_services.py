@@ -1,9 +1,8 @@
 """What gRPC and REST make of arrays, addresses, errors and retries."""
 
-import json
+import contextlib
 import threading
 import time
-import types
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from tfdml.client import grpc_service, service
 from tfdml.client.client import connect, in_order
 from tfdml.client.grpc_service import GrpcService
 from tfdml.client.rest_service import RestService
-from tfdml.client.service import Model, ServingError, repeated
+from tfdml.client.service import Model, Service, ServingError, versions_in
 
 OPTIONS = {"timeout": 20.0, "headers": {}, "connections": 1}
 FILES = {"authority": None, "certificate": None, "key": None}
@@ -100,19 +99,6 @@ def rest(server):
     rest.close()
 
 
-@pytest.fixture
-def asked(rest, monkeypatch):
-    """What is asked of a server that answers with `content`: [(path, body)]."""
-    found = type("Asked", (list,), {"content": b""})()
-
-    def send(address, body, limit, until):
-        found.append((address.partition("/v1/models/")[2], body))
-        return types.SimpleNamespace(status=200), found.content
-
-    monkeypatch.setattr(rest, "_send", send)
-    return found
-
-
 @pytest.mark.parametrize(
     ("status", "content", "said"),
     [
@@ -135,32 +121,18 @@ def test_what_is_no_answer_is_an_error(status, content, said, rest, server):
             ask(MODEL)
 
 
-def test_numbers_texts_and_nan_are_read(rest, asked):
+def test_numbers_texts_and_nan_are_read(rest, server):
     outputs = '{"embedding": [[0.1, NaN]], "id": [3], "label": ["ü"], "x_bytes": [{"b64": "/w=="}]}'
-    asked.content = f'{{"outputs": {outputs}}}'.encode()
+    server.answer = saying(200, f'{{"outputs": {outputs}}}'.encode())
     found = rest.predict(MODEL, "neighbours", {"image_bytes": [b"\xff\0"]})
     np.testing.assert_array_equal(found["embedding"], np.array([[0.1, np.nan]], "float32"))
     texts = [found[name].tolist() for name in ("id", "label", "x_bytes")]
     assert texts == [[3], ["ü".encode()], [b"\xff"]]
-    ((path, body),) = asked
-    assert path == "embedder:predict"
-    inputs = {"image_bytes": [{"b64": "/wA="}]}
-    assert json.loads(body) == {"signature_name": "neighbours", "inputs": inputs}
 
 
-@pytest.mark.parametrize(
-    ("model", "path"),
-    [
-        (Model("m"), "m"),
-        (Model("m", version=3), "m/versions/3"),
-        (Model("m", label="canary"), "m/labels/canary"),
-    ],
-)
-def test_versions_and_labels_stand_in_the_path(model, path, rest, asked):
+def test_the_state_of_a_version_that_cannot_be_loaded():
     version = {"version": "3", "state": "LOADING", "status": {"error_message": "no memory"}}
-    asked.content = json.dumps({"model_version_status": [version]}).encode()
-    assert rest.status(model) == [(3, "LOADING", "no memory")]
-    assert asked == [(path, None)]
+    assert versions_in({"model_version_status": [version]}) == [(3, "LOADING", "no memory")]
 
 
 @pytest.fixture
@@ -170,36 +142,33 @@ def pauses(monkeypatch):
     return found
 
 
-def failing(times, code="UNAVAILABLE"):
-    """A function that fails so many times, and counts its calls."""
-    calls = []
+def attempts(failures, retries, code="UNAVAILABLE"):
+    """Number of attempts of a request that fails so many times."""
+    made = []
 
-    def function():
-        calls.append(None)
-        if len(calls) <= times:
+    def send(until):
+        made.append(until)
+        if len(made) <= failures:
             raise ServingError(code, "not now")
-        return len(calls)
+        return b""
 
-    return function, calls
+    with contextlib.suppress(ServingError):
+        Service(1000.0, retries)._ask(send, bytes, "bytes")
+    return len(made)
 
 
 def test_pauses_double_up_to_ten_seconds_and_differ(pauses):
-    assert repeated(failing(8)[0], 8) == 9
+    assert attempts(8, retries=8) == 9
     longest = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
     shares = [pause / most for pause, most in zip(pauses, longest, strict=True)]
     assert all(0.5 <= share < 1 for share in shares)
     assert len(set(shares)) == 8
 
 
-@pytest.mark.parametrize(
-    ("code", "attempts"),
-    [("UNAVAILABLE", 3), ("DEADLINE_EXCEEDED", 1), ("INTERNAL", 1), ("INVALID_ARGUMENT", 1)],
-)
-def test_the_last_failure_is_raised_and_only_some_are_repeated(code, attempts, pauses):
-    function, calls = failing(3, code)
-    with pytest.raises(ServingError, match=f"{code}: not now"):
-        repeated(function, 2)
-    assert len(calls) == attempts
+def test_only_what_is_unavailable_is_asked_again(pauses):
+    assert attempts(3, retries=2) == 3
+    for code in ("DEADLINE_EXCEEDED", "INTERNAL", "INVALID_ARGUMENT"):
+        assert attempts(3, 2, code) == 1
 
 
 def test_answers_come_in_order_and_only_so_many_are_under_way():

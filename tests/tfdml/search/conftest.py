@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from image_contents import encode
 from PIL import Image
 from waitress import wasyncore
 
@@ -71,12 +72,10 @@ def colours():
 def encoded():
     """The bytes of a picture of one colour."""
 
-    def encode(colour, kind="PNG", size=(40, 30)):
-        file = io.BytesIO()
-        Image.new("RGB", size, colour).save(file, kind)
-        return file.getvalue()
+    def plain(colour, kind="PNG", size=(40, 30)):
+        return encode(Image.new("RGB", size, colour), kind)
 
-    return encode
+    return plain
 
 
 @pytest.fixture

@@ -1,49 +1,56 @@
-import dataclasses
+import json
 
+import faiss
 import numpy as np
 import pytest
 
-from tfdml.search.catalogue import Catalogue, Entry, LeftOut, load
+from tfdml.search.catalogue import Entry, LeftOut, empty, load
 from tfdml.search.picture_files import Stamp
-from tfdml.search.row_index import RowIndex
 
 STAMP, OTHER = Stamp(10, 2**60 + 1), Stamp(10, 2)
 ROWS = np.eye(3, dtype=np.float32)
 
 
-def files(*names):
-    return {name: (Entry(name, STAMP, "PNG", 4, 3), ROWS[i]) for i, name in enumerate(names)}
+def files(*names, rows=ROWS):
+    return {name: (Entry(name, STAMP, "PNG", 4, 3), rows[i]) for i, name in enumerate(names)}
 
 
 @pytest.fixture
 def catalogue():
-    return Catalogue(RowIndex(3)).with_more(files("a.png", "ü/b\udcff.png", "c.png"))
+    return empty(3).with_more(files("a.png", "ü/b\udcff.png", "c.png"))
+
+
+def test_finds_the_nearest_images_by_distance_at_most_as_many_as_there_are(rng):
+    rows = rng.normal(size=(300, 6)).astype(np.float32)
+    catalogue = empty(6).with_more(files(*map(str, range(300)), rows=rows))
+    catalogue, _ = catalogue.matching(dict.fromkeys(map(str, range(100, 300)), STAMP))
+    for row in rng.normal(size=(5, 6)).astype(np.float32):
+        distances = np.linalg.norm(rows[100:].astype(np.float64) - row, axis=1)
+        ids, found = catalogue.nearest(row, 20)
+        np.testing.assert_array_equal(ids, 100 + np.argsort(distances)[:20])
+        np.testing.assert_allclose(found, np.sort(distances)[:20], rtol=1e-5)
+    np.testing.assert_array_equal(catalogue.rows([299, 100]), rows[[299, 100]])
+    assert len(catalogue.nearest(rows[0], 999)[0]) == 200
+    assert len(catalogue.matching({})[0].nearest(rows[0], 5)[0]) == 0
 
 
 def test_ids_are_never_given_twice(catalogue):
-    again = catalogue.without([0, 1, 2]).with_more(files("a.png"))
+    again = catalogue.matching({})[0].with_more(files("a.png"))
     assert list(again.entries) == [3]
     assert list(again.with_more(files("d.png")).entries) == [3, 4]
 
 
-def test_a_change_leaves_the_catalogue_before_it_alone(catalogue):
-    before = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")})
-    after = before.without([0], ["d.png"])
-    assert (set(before.entries), set(after.entries)) == ({0, 1, 2}, {1, 2})
-    assert (len(before.index), len(after.index)) == (3, 2)
-    assert (list(before.left_out), after.left_out) == (["d.png"], {})
-
-
-def test_states_what_is_new_gone_and_changed():
+def test_becomes_what_is_there_and_leaves_the_catalogue_before_it_alone():
     left_out = {name: LeftOut(STAMP, "broken") for name in ("bad", "mended", "bad and gone")}
-    catalogue = Catalogue(RowIndex(3)).with_more({**files("kept", "changed", "gone"), **left_out})
+    before = empty(3).with_more({**files("kept", "changed", "gone"), **left_out})
     present = dict.fromkeys(("kept", "bad"), STAMP)
-    present |= dict.fromkeys(("changed", "mended", "new"), OTHER)
-    gone, cleared, new = catalogue.changes(present)
-    assert gone == [1, 2]
-    assert sorted(cleared) == ["bad and gone", "mended"]
-    assert new == dict.fromkeys(("changed", "mended", "new"), OTHER)
-    assert not any(catalogue.without(gone, cleared).changes({"kept": STAMP, "bad": STAMP}))
+    changed = dict.fromkeys(("changed", "mended", "new"), OTHER)
+    after, new = before.matching(present | changed)
+    assert (list(after.entries), list(after.left_out), new) == ([0], ["bad"], changed)
+    assert (list(before.entries), before.left_out) == ([0, 1, 2], left_out)
+    found = [sorted(each.nearest(ROWS[0], 9)[0]) for each in (before, after)]
+    assert found == [[0, 1, 2], [0]]
+    assert after.matching(present) == (after, {})
 
 
 @pytest.fixture
@@ -54,46 +61,15 @@ def path(tmp_path, catalogue):
 
 
 def test_comes_back_as_it_was(path, catalogue):
-    catalogue = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")}).without([0])
+    catalogue = catalogue.with_more({"d.png": LeftOut(STAMP, "broken")})
     catalogue.save(path, "made by this")
     again = load(path, "made by this")
     for name in ("entries", "next_id", "left_out"):
         assert getattr(again, name) == getattr(catalogue, name)
     assert again.entries[1].stamp.modified == 2**60 + 1
     np.testing.assert_array_equal(again.rows([1, 2]), ROWS[1:])
+    assert list(again.matching({"c.png": STAMP})[0].with_more(files("e.png")).entries) == [2, 3]
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
-
-
-def test_rejects_the_index_of_another_model(path):
-    with pytest.raises(ValueError, match=r"by this model: .*--index"):
-        load(path, "another")
-
-
-@pytest.mark.parametrize("size", [0, 10, 100, 0.5, 0.9])
-def test_rejects_half_a_file(size, path):
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(size * len(whole)) if isinstance(size, float) else size])
-    with pytest.raises(ValueError, match=r"not the index of a search: .*--index"):
-        load(path, "made by this")
-
-
-def test_rejects_another_archive(path):
-    np.savez(path, other=np.arange(3))
-    with pytest.raises(ValueError, match="is not the index of a search"):
-        load(path, "made by this")
-    with open(path, "wb") as file:
-        np.save(file, np.arange(3))
-    with pytest.raises(ValueError, match="is not the index of a search"):
-        load(path, "made by this")
-    path.unlink()
-    with pytest.raises(FileNotFoundError):
-        load(path, "made by this")
-
-
-def test_rejects_rows_and_images_of_two_saves(path, catalogue):
-    dataclasses.replace(catalogue, index=catalogue.index.changed(remove=[0])).save(path, "by this")
-    with pytest.raises(ValueError, match="as many rows as images"):
-        load(path, "by this")
 
 
 def test_a_save_that_fails_leaves_the_one_before(path, catalogue, monkeypatch):
@@ -105,23 +81,43 @@ def test_a_save_that_fails_leaves_the_one_before(path, catalogue, monkeypatch):
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(OSError, match="no space"):
-        catalogue.without([0]).save(path, "made by this")
+        catalogue.save(path, "made by this")
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["index.npz"]
+
+
+def test_rejects_the_index_of_another_model(path):
+    with pytest.raises(ValueError, match=r"by this model: .*--index"):
+        load(path, "another")
+    with pytest.raises(FileNotFoundError):
+        load(path.with_name("missing.npz"), "made by this")
+
+
+def encoded(text):
+    return np.frombuffer(text.encode(), np.uint8)
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"catalogue": text}
-        for text in (b"", b"[]", b"{}", b'{"entries": {"x": []}, "left_out": {}, "next_id": 0}')
-    ]
-    + [{"rows": bytes(100)}],
+        {"catalogue": encoded("")},
+        {"catalogue": encoded('{"entries": {"x": []}, "left_out": {}, "next_id": 0}')},
+        {"about": encoded(json.dumps({"format": 2, "fingerprint": "made by this"}))},
+        {"rows": np.zeros(100, np.uint8)},
+        {"rows": faiss.serialize_index(faiss.index_factory(3, "IVF1,Flat"))},  # of tfdml before
+    ],
 )
 def test_rejects_what_another_program_wrote(changed, path):
     with np.load(path) as archive:
         content = dict(archive)
-    content |= {name: np.frombuffer(data, np.uint8) for name, data in changed.items()}
-    np.savez(path, **content)
+    np.savez(path, **{**content, **changed})
+    with pytest.raises(ValueError, match=r"is not the index of a search: .*--index"):
+        load(path, "made by this")
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.9])
+def test_rejects_half_a_file(share, path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ValueError, match="is not the index of a search"):
         load(path, "made by this")

@@ -79,7 +79,7 @@ def test_the_command_opens_a_collection(collection, model, encoded, monkeypatch,
     search = command.open_collection(command.Search("model", str(collection.folder)), None)
     assert f"5 images of {collection.folder}, ranked by cosine" in capsys.readouterr().out
     nearest = search.by_picture(encoded((10, 250, 10)), 3).found[0]
-    assert (nearest.id, nearest.entry.label, nearest.cosine) == (2, "green", 1)
+    assert (nearest.id, nearest.entry.label, nearest.scores["cosine"]) == (2, "green", 1)
 
 
 def test_opens_what_is_at_an_address(search, encoded):
@@ -97,8 +97,8 @@ def test_rejects_a_collection_of_another_model_or_without_an_index(collection, m
         CollectionSearch(model, collection.folder)
 
 
-@pytest.mark.parametrize(("name", "value"), [("index", "a"), ("rerank", 5), ("approximate", True)])
-def test_rejects_options_of_folders(name, value):
-    settings = command.Search("model", "collection", **{name: value})
-    with pytest.raises(ValueError, match=f"`{name}` is for a folder of images"):
+@pytest.mark.parametrize("option", [{"index": "a"}, {"rerank": 5}])
+def test_rejects_options_of_folders(option):
+    settings = command.Search("model", "collection", **option)
+    with pytest.raises(ValueError, match="`index` and `rerank` are for a folder of images"):
         command.open_collection(settings, None)

@@ -6,7 +6,7 @@ import pytest
 
 from tfdml.scale import pace
 from tfdml.search import folder_search, picture_search
-from tfdml.search.catalogue import Catalogue, Entry
+from tfdml.search.catalogue import Catalogue, Entry, empty
 from tfdml.search.folder_search import ImageSearch, embedded
 from tfdml.search.picture_files import RejectedError, image_files
 
@@ -27,8 +27,8 @@ def test_finds_the_nearest_images_of_a_picture(search, colours, encoded):
     assert (answer.ranked_by, set(answer.seconds)) == ("distance", {"embedding", "search"})
     for found in answer.found:
         expected = np.linalg.norm(np.subtract(colours[found.entry.name], asked))
-        assert abs(found.distance - expected) < 9  # WebP loses some of the colour
-        assert (found.cosine, found.similarity) == (None, None)
+        assert abs(found.scores["distance"] - expected) < 9  # WebP loses some of the colour
+        assert list(found.scores) == ["distance"]
 
 
 def test_a_picture_of_more_pixels_than_a_stranger_may_send_is_not_decoded(
@@ -70,7 +70,7 @@ def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder,
     answer = search.by_id(key_of(search, "blue.png"), 9)
     assert answer.ranked_by == "cosine"
     np.testing.assert_allclose(
-        [found.cosine for found in answer.found], [0.6, 0.6, 0, -1], atol=1e-6
+        [found.scores["cosine"] for found in answer.found], [0.6, 0.6, 0, -1], atol=1e-6
     )
 
 
@@ -83,8 +83,8 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     # which is the same for the dark ones: the nearer of them comes first.
     assert names(answer) == ["red/bright.png", "red/dark.png"]
     assert answer.ranked_by == "similarity"
-    assert [found.similarity for found in answer.found] == [270.0, 135.0]
-    assert answer.found[1].distance == pytest.approx(10)
+    assert [found.scores["similarity"] for found in answer.found] == [270.0, 135.0]
+    assert answer.found[1].scores["distance"] == pytest.approx(10)
     assert names(search.by_picture(asked, 1)) == ["red/bright.png"]
     assert "reranking" in answer.seconds
     by_distance = ImageSearch(learned_model, folder, index_file, rerank=0)
@@ -92,11 +92,6 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     assert by_distance.ranked_by == "distance"
     assert ImageSearch(learned_model, folder, index_file).rerank == 100
     assert len(search.by_picture(asked, 5).found) == 5  # more than it was to put in order
-
-
-def test_rejects_to_rerank_without_a_learned_similarity(model, folder, index_file):
-    with pytest.raises(ValueError, match="`rerank` needs"):
-        ImageSearch(model, folder, index_file, rerank=10)
 
 
 def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
@@ -199,6 +194,10 @@ def test_an_empty_or_wrong_folder_does_not_empty_the_index(
     folder.mkdir()
     with pytest.raises(ValueError, match=r"must have some image of .*colours\.npz"):
         ImageSearch(model, folder, index_file).refresh()
+    search.start_refresh()
+    wait_for(search)
+    assert "right folder" in search.failure
+    assert len(search) == 5
     assert len(ImageSearch(model, tmp_path / "elsewhere", index_file)) == 5
     assert ImageSearch(model, tmp_path / "elsewhere", index_file).refresh() == (0, 0)
 
@@ -218,6 +217,8 @@ def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index_file, t
     for path in (folder / "index.npz", tmp_path / "link" / "red" / "index.npz"):
         with pytest.raises(ValueError, match="`index` must lie outside"):
             ImageSearch(model, folder, path)
+    with pytest.raises(ValueError, match="`rerank` needs"):
+        ImageSearch(model, folder, index_file, rerank=10)
 
 
 def test_searches_while_it_is_refreshed(model, search, folder, encoded):
@@ -249,15 +250,6 @@ def wait_for(search):
         time.sleep(0.01)
 
 
-def test_states_why_a_refresh_in_the_background_failed(search, folder, tmp_path):
-    folder.rename(tmp_path / "elsewhere")
-    folder.mkdir()
-    search.start_refresh()
-    wait_for(search)
-    assert "right folder" in search.failure
-    assert len(search) == 5
-
-
 def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, encoded):
     (folder / "text.png").write_bytes(b"no picture")
     (folder / "half.png").write_bytes(encoded((1, 2, 3))[:60])
@@ -285,8 +277,7 @@ def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch
     monkeypatch.setattr(folder_search, "read", rejected)
     [reported] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
     assert reported["blue.png"].cause == "Permission denied"
-    catalogue = Catalogue(None).with_more(reported)
-    assert "blue.png" in catalogue.changes(files)[2]
+    assert "blue.png" in empty(3).with_more(reported).matching(files)[1]
 
 
 @pytest.mark.parametrize(("most", "count"), [(1, 5), (10**9, 1)])

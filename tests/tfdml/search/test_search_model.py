@@ -1,9 +1,9 @@
-import io
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from image_contents import encode
 from PIL import Image
 
 from pipelines import Reader
@@ -23,13 +23,10 @@ def opened(versions):
 def pictures(rng):
     """Pictures of noise, of several sizes and types, as bytes."""
     shapes = {"PNG": (16, 12), "BMP": (30, 20), "WEBP": (12, 16)}
-    contents = []
-    for kind, shape in shapes.items():
-        file = io.BytesIO()
-        pixels = rng.integers(0, 256, (*shape, 3)).astype(np.uint8)
-        Image.fromarray(pixels).save(file, kind)
-        contents.append(file.getvalue())
-    return contents
+    return [
+        encode(Image.fromarray(rng.integers(0, 256, (*shape, 3)).astype(np.uint8)), kind)
+        for kind, shape in shapes.items()
+    ]
 
 
 @pytest.mark.parametrize(("name", "radius"), [("plain", pytest.approx(1)), ("learned", None)])

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tfdml.search import server as module
-from tfdml.search.application import FORM_BYTES, FORM_PARTS, PICTURES
+from tfdml.search.application import PICTURES
 
 
 def raw(port, text):
@@ -21,13 +21,6 @@ def raw(port, text):
     return int(head.split()[1]), head.decode().lower(), body
 
 
-def test_answers_over_a_socket(search, serving, encoded):
-    with serving(search) as ask:
-        status, answer, headers = ask("/api/search?k=1", encoded((250, 0, 0)))
-        assert (status, answer["results"][0]["name"]) == (200, "red/bright.png")
-        assert "Server" not in headers
-
-
 def test_rejects_by_the_announced_size_before_it_is_sent(search, serving):
     with serving(search, upload_bytes=1000) as ask:
         request = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
@@ -38,7 +31,7 @@ def test_rejects_by_the_announced_size_before_it_is_sent(search, serving):
 
 
 def test_rejects_pieces_that_grow_too_large(search, serving):
-    size = 1000 + FORM_BYTES + 10
+    size = 1010
     with serving(search, upload_bytes=1000) as ask:
         head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         status, _, body = raw(ask.port, head + b"%x\r\n" % size + bytes(size) + b"\r\n0\r\n\r\n")
@@ -50,6 +43,7 @@ def test_what_is_no_request_gets_a_sentence(search, serving):
         status, head, body = raw(ask.port, b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n")
         assert (status, list(json.loads(body))) == (400, ["error"])
         assert "nosniff" in head
+        assert "Server" not in ask("/")[2]
 
 
 def waiting_model(model):
@@ -130,7 +124,7 @@ def test_a_request_may_take_as_long_as_its_bytes(search, serving, encoded, monke
 def test_the_oldest_of_too_many_uploads_are_closed(search, serving, monkeypatch):
     monkeypatch.setattr(module, "_UPLOADS", 2)
     head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100999\r\n\r\n"
-    with serving(search, upload_bytes=1000) as ask, contextlib.ExitStack() as stack:
+    with serving(search, upload_bytes=101_000) as ask, contextlib.ExitStack() as stack:
         connections = []
         for _ in range(4):
             connection = socket.create_connection(("127.0.0.1", ask.port), timeout=4)
@@ -153,16 +147,3 @@ def test_no_thread_waits_for_clients_that_do_not_read(search, serving, encoded, 
             connections.enter_context(connection).sendall(asked)
         time.sleep(0.5)
         assert ask("/api/status")[0] == 200
-
-
-PART = b'--b\r\nContent-Disposition: form-data; name="f"\r\n\r\n%s\r\n'
-
-
-@pytest.mark.parametrize("content", [PART * 2000, PART % bytes(2_000_000)], ids=["parts", "field"])
-def test_forms_of_many_parts_or_long_fields_are_told_their_limits(search, serving, content):
-    with serving(search, upload_bytes=20_000_000) as ask:
-        headers = {"Content-Type": "multipart/form-data; boundary=b"}
-        status, answer, _ = ask("/api/search", content + b"--b--\r\n", headers=headers)
-    assert status == 413
-    limits = f"at most 20 MB, in a form of at most {FORM_PARTS} parts and 100 kB besides it"
-    assert limits in answer["error"]
