@@ -41,13 +41,6 @@ def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
     assert record["differences"] == {}
 
 
-@pytest.mark.slow
-def test_a_slow_side_has_fewer_rounds(measured):
-    record = measured({"a": {}, "b": {"sleeps": 0.6}}, seconds=1.0, rounds=4)
-    assert len(record["sides"]["a"]["rounds"]) == 4
-    assert len(record["sides"]["b"]["rounds"]) == 2
-
-
 def test_a_side_that_holds_too_much_is_stopped(measured):
     record = measured({"a": {"megabytes": 1}, "b": {"megabytes": 600}}, gigabytes=0.4)
     assert record["sides"]["b"] == {"stopped": "> 0.4 GB"}
@@ -59,12 +52,6 @@ def test_a_side_that_fails_says_why(measured):
     assert record["sides"]["a"] == {"stopped": "failed: ValueError: of no use"}
     assert "seconds" in record["sides"]["b"]
     assert record["differences"] == {}  # from the first side, which has none
-
-
-def test_without_rounds_each_side_works_once(measured, tmp_path):
-    record = measured({"a": {}, "b": {}}, rounds=0)
-    assert (tmp_path / "turns").read_text() == "ab"
-    assert "rounds" not in record["sides"]["a"]
 
 
 def test_differences_are_relative_to_the_larger_side():
