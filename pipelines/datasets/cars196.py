@@ -6,7 +6,6 @@ from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "cars196",
-    "Cars196",
     folder="stanford_cars",
     source="car_ims.tgz and cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and "
     "cars_test_annos_withlabels.mat, of Stanford's Cars dataset",
@@ -57,16 +56,10 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
 
 def _read(path, variable, fields=()):
-    """(n,) array of a variable of a MATLAB file, with fields if it is an array of structures."""
+    """(n,) array of a variable of a MATLAB file, or {field: (n,) array} of its structures."""
     try:
         array = np.atleast_1d(loadmat(path, squeeze_me=True, variable_names=[variable])[variable])
-        lost = sorted(set(fields).difference(array.dtype.names or ()))
-    except KeyError:
-        lost = [variable]
+        return {field: array[field] for field in fields} or array
     except Exception as error:  # what a broken MATLAB file raises has no common class
-        cause = f"{path} cannot be read ({error}): it is cut off or not a MATLAB file"
+        cause = f"{path} cannot be read ({error}): it is cut off or not the MATLAB file"
         raise ValueError(f"{cause}. Source: {ARCHIVE.source}") from error
-    if lost:
-        where = "" if lost == [variable] else f" in `{variable}`"
-        raise ValueError(f"{path} must have `{'`, `'.join(lost)}`{where}. Source: {ARCHIVE.source}")
-    return array

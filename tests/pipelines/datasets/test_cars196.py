@@ -51,10 +51,7 @@ def test_names_a_file_that_is_cut_off_or_another(merged):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*cut off"):
             load(merged)
-    savemat(path, {"other": 1})
-    with pytest.raises(ValueError, match=r"cars_annos\.mat must have `annotations`\."):
-        load(merged)
-    savemat(path, {"annotations": archives.structures(["class"], [(1,)])})
-    lost = r"must have `bbox_x1`.*`relative_im_path` in `annotations`"
-    with pytest.raises(ValueError, match=lost):
-        load(merged)
+    for other in ({"other": 1}, {"annotations": archives.structures(["class"], [(1,)])}):
+        savemat(path, other)
+        with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*not the MATLAB"):
+            load(merged)

@@ -27,7 +27,7 @@ def test_other_sizes_have_other_lists(vehicles):
     assert dataset.name == "vehicle_id_1600"
     assert sorted(dataset.gallery.labels.tolist()) == [5, 7, 9]
     assert 7 not in dataset.test.labels
-    with pytest.raises(FileNotFoundError, match=r"VehicleID must have .*test_list_2400\.txt\. Sou"):
+    with pytest.raises(FileNotFoundError, match=r"'vehicle_id' must have .*list_2400\.txt\. Sou"):
         load(vehicles, "vehicle_id_2400")
 
 
