@@ -60,7 +60,7 @@ class Reader:
 
     def suited_to(self, split):
         """This reader with the size and what is left of the preprocessing of a split of images."""
-        needed = "a `Reader` makes images: a split of `inputs` takes a function, or None"
+        needed = "a `Reader` or options of images make images: a split of `inputs` takes neither"
         check(split.inputs is None, needed, image_size=self.image_size)
         size, preprocessing = self.image_size, self.preprocessing
         if split.holds_paths:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdml.checks import Bare, check, check_bool, check_integer, check_positive, check_type
+from tfdml.checks import Bare, check, check_bool, check_integer, check_type
 
 _SHARE = 224 / 256  # side of a crop / side of the image that several are taken from
 
@@ -49,8 +49,7 @@ class Preprocessing:
 
     def __post_init__(self):
         if self.warp_size is not None:
-            check_integer(warp_size=self.warp_size)
-            check_positive(warp_size=self.warp_size)
+            check_integer(1, warp_size=self.warp_size)
         kept, trimmed = check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
         needless = "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`"
         check(not (kept and trimmed), needless, keep_aspect=kept, trim_white=trimmed)
@@ -96,23 +95,21 @@ class Preprocessing:
             check(wanted == had, expected, **{name: wanted})
         return dataclasses.replace(self, trim_white=False)
 
-    def check_sizes(self, image_size, augmentation=None):
+    def check_sizes(self, image_size, augmentation):
         """Raises a ValueError if it cannot make images of this size with this augmentation."""
         image_size = tuple(image_size)
-        large = not self.warp_size or self.warp_size >= max(image_size[:2])
         received = {"warp_size": self.warp_size, "image_size": image_size}
+        large = not self.warp_size or self.warp_size >= max(image_size[:2])
         check(large, "`warp_size` must be at least the side of a crop", **received)
-        if augmentation is not None and augmentation.symmetries > 1:
-            square = image_size[0] == image_size[1]
-            received = {"symmetries": augmentation.symmetries, "image_size": image_size}
-            check(square, "`symmetries` of the augmentation need square images", **received)
+        received = {"symmetries": augmentation.symmetries, "image_size": image_size}
+        suits = augmentation.symmetries == 1 or image_size[0] == image_size[1]
+        check(suits, "`symmetries` of the augmentation need square images", **received)
         if self.mean_image is None:
             return
         size, found = (*self.size_of_warp(image_size), image_size[2]), self.mean_image.shape
         expected = f"`mean_image` must have the size of the images before the crop, {size}"
         check(found == size, expected, **{"mean_image.shape": found})
-        if augmentation is not None:
-            crop, colour = augmentation.crop, augmentation.colour
-            whole = "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set"
-            expected = f"{whole} `crop` of the augmentation to 1 and `colour` to 0"
-            check(not (augmentation.crops or colour), expected, crop=crop, colour=colour)
+        crop, colour = augmentation.crop, augmentation.colour
+        whole = "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set"
+        expected = f"{whole} `crop` of the augmentation to 1 and `colour` to 0"
+        check(not (augmentation.crops or colour), expected, crop=crop, colour=colour)
