@@ -142,7 +142,7 @@ def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
     assert sizes == {fixed} if fixed else max(sizes) <= sampler.batch_size
 
 
-@builders("balanced", "groups")
+@builders("balanced", "whole classes")
 def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits, name):
     def take(count, split, **options):
         options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
@@ -162,9 +162,9 @@ def test_a_function_reads_rows_by_a_seed_of_row_and_step(nested_splits):
     def decode_path(row):
         return decode(tf.io.read_file(row["path"]), 3)
 
-    for split in nested_splits:
-        whole = list(batches(split, Groups(4, 12), noisy).take(5).as_numpy_iterator())
-        resumed = batches(split, Groups(4, 12), noisy, start_step=3)
+    for split, sampler in zip(nested_splits, (WholeClasses(11), Balanced(3, 2)), strict=True):
+        whole = list(batches(split, sampler, noisy).take(5).as_numpy_iterator())
+        resumed = batches(split, sampler, noisy, start_step=3)
         assert_equal_batches(whole[3:], list(resumed.take(2).as_numpy_iterator()))
         drawn = np.concatenate([rows for rows, _ in whole])
         assert len(np.unique(drawn - drawn[:, :1], axis=0)) == len(drawn)
@@ -220,7 +220,7 @@ def boxed_splits(split, path_split, rng):
     return both, [resize(part, (8, 6, 3)).numpy() for part in parts]
 
 
-@builders("groups")
+@builders("whole classes")
 def test_images_are_what_is_in_the_boxes(boxed_splits, name):
     splits, parts = boxed_splits
     options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
@@ -246,11 +246,11 @@ def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
     assert message in cause_of(error.value, split)
 
 
-def test_parts_are_the_rows_of_a_batch(path_split):
+def test_parts_are_the_rows_of_a_batch(split):
     options = {"start_step": 2, "image_size": (8, 6, 3), "augmentation": EVERYTHING}
 
     def first(**part):
-        return next(balanced_batches(path_split, 4, 3, **options, **part).as_numpy_iterator())
+        return next(balanced_batches(split, 4, 3, **options, **part).as_numpy_iterator())
 
     images, labels = first()
     parts = [first(part=(index, 3)) for index in range(3)]
@@ -270,7 +270,7 @@ def test_a_part_does_not_read_images_of_another(path_split):
     assert len(images) == 6
 
 
-@builders("balanced", "whole classes")
+@builders("balanced")
 def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits, name):
     split, step, build = nested_splits[0], tf.Variable(0), BUILDERS[name][0]
     called = build(split, start_step=lambda: step)

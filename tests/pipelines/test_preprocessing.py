@@ -29,6 +29,7 @@ OPTIONS = {
     "mean image": {"warp_size": 16, "mean_image": MEAN},
     "all that go together": {"warp_size": 16, "trim_white": True, "mean_image": MEAN},
 }
+SLOW = ("aspect kept", "trimmed", "warp, trimmed")  # what others do too
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +83,12 @@ def by_hand(path, preprocessing, size=SIZE):
     return image[top : top + size[0], left : left + size[1]]
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_scoring_and_serving_take_the_middle_of_what_the_options_say(options, photos):
-    preprocessing = Preprocessing(**options)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in OPTIONS],
+)
+def test_scoring_and_serving_take_the_middle_of_what_the_options_say(name, photos):
+    preprocessing = Preprocessing(**OPTIONS[name])
     batches = evaluation_batches(photos, SIZE, 7, preprocessing=preprocessing)
     scored = np.concatenate(list(batches.as_numpy_iterator()))
     assert scored.dtype == np.float32
@@ -140,10 +144,11 @@ def test_a_random_part_of_an_image_whose_aspect_is_kept_has_the_shape_of_the_cro
     assert max(shapes) > 0.3  # 60 x 60 x 4 / 3 is the most that fits, 0.4
 
 
-def test_a_crop_of_the_augmentation_takes_the_place_of_that_of_the_warp(photos):
+def test_a_crop_of_the_augmentation_takes_the_place_of_that_of_the_warp(rng):
+    images = Split(rng.integers(0, 256, (4, 18, 15, 3), dtype=np.uint8), [0, 0, 1, 1])
     options = {"image_size": SIZE, "augmentation": Augmentation(crop=0.5)}
     plain, warped = (
-        next(balanced_batches(photos, 3, 2, **options, preprocessing=each).as_numpy_iterator())
+        next(balanced_batches(images, 2, 2, **options, preprocessing=each).as_numpy_iterator())
         for each in (None, Preprocessing(warp_size=16))
     )
     np.testing.assert_array_equal(plain[0], warped[0])
@@ -181,7 +186,7 @@ def test_a_box_is_cut_out_before_its_white_border(photos, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "side"),
-    [({"warp_size": 20}, 20), ({"warp_size": 20, "keep_aspect": True}, 20), ({}, 16)],
+    [({"warp_size": 20, "keep_aspect": True}, 20), ({}, 16)],
 )
 def test_the_middle_of_several_crops_is_the_one_that_is_served(options, side, photos):
     size, preprocessing = (14, 14, 3), Preprocessing(**options)

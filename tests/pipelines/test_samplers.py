@@ -30,25 +30,22 @@ def test_a_batch_is_a_function_of_seed_and_step(name):
     for rows in whole:
         assert len(rows) <= sampler.batch_size
         assert size in (None, len(rows))
-    for start in (1, 23, 37):
-        resumed = rows_of(3, sampler, split, seed=2**63 - 1, start=start)
-        assert [*map(list, resumed)] == [*map(list, whole[start : start + 3])]
+    resumed = rows_of(3, sampler, split, seed=2**63 - 1, start=23)
+    assert [*map(list, resumed)] == [*map(list, whole[23:26])]
     alone = sampler.indices(split, np.int64(2**63 - 1), np.int32(5))
     assert alone.dtype == np.int64
     np.testing.assert_array_equal(alone, whole[5])
-    other = rows_of(40, sampler, split, seed=3)
-    assert [*map(list, other)] != [*map(list, whole)]
+    other = rows_of(5, sampler, split, seed=3)
+    assert [*map(list, other)] != [*map(list, whole[:5])]
     assert len({tuple(rows) for rows in whole}) > 35
 
 
 @every_sampler
 def test_many_classes_start_at_once_at_any_step(name):
     labels = np.repeat(np.arange(11_318), 5)
-    split = split_of(labels, labels % 12)
-    for start in (0, 10_000_000):
-        began = time.perf_counter()
-        rows_of(1, SAMPLERS[name][0], split, start=start)
-        assert time.perf_counter() - began < 5
+    began = time.perf_counter()
+    rows_of(1, SAMPLERS[name][0], split_of(labels, labels % 12), start=10_000_000)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from PIL import Image
 
 import pipelines
 from pipelines import Augmentation, Dataset, Preprocessing, Split, records, shards
-from pipelines.datasets.cached import sources_of
+from pipelines.datasets.cached import WARP, sources_of
 from pipelines.loading import cause_of
 
 SIZE = (12, 12, 3)
@@ -85,7 +85,7 @@ def assert_equal_images(split, other, size=SIZE, **options):
 
 
 @pytest.mark.parametrize(
-    "warp", [{}, {"trim_white": True}, pytest.param({"keep_aspect": True}, marks=pytest.mark.slow)]
+    "warp", [{}, *(pytest.param({name: True}, marks=pytest.mark.slow) for name in WARP[1:])]
 )
 def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp_path):
     write(dataset, tmp_path, quality=None, **warp)
