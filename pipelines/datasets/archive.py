@@ -29,13 +29,6 @@ class Archive:
                 return root
         raise self.missing(*(folder / file for file in files))
 
-    def file(self, root, *files):
-        """The first of the files below `root` that exists."""
-        for file in files:
-            if (root / file).exists():
-                return root / file
-        raise self.missing(*(root / file for file in files))
-
     def missing(self, *paths):
         """Returns the error that names the missing files and their source."""
         listed = " or ".join(map(str, paths))

@@ -29,12 +29,8 @@ def test_the_first_classes_of_the_merged_set_train(merged):
     assert dataset.train.boxes.tolist() == cut
 
 
-@pytest.mark.parametrize("moved", [False, True])
-def test_the_parts_of_a_classifier_are_put_together(small, moved):
-    root, name = small("cars196"), "cars_test_annos_withlabels.mat"
-    if moved:
-        (root / name).rename(root / "devkit" / name)
-    dataset = load(root, boxes="annotated")
+def test_the_parts_of_a_classifier_are_put_together(small):
+    dataset = load(small("cars196"), boxes="annotated")
     assert dataset.test.names == archives.CAR_NAMES[2:]
     for split in (dataset.train, dataset.test):
         for path, label, box in zip(split.images, split.labels, split.boxes, strict=True):
