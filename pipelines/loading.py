@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from pipelines import transforms
-from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.records import read_all
 from pipelines.samplers import step_seed
 from pipelines.split import check_split

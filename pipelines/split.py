@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.records import is_record
 from tfdml.checks import Bare, check, check_integer, check_number, check_type, conversion
 

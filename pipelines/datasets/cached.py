@@ -5,10 +5,9 @@ import pathlib
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import PARTS, ImageList
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.split import Dataset
 from tfdml.checks import check
 from tfdml.files import read_text

@@ -1,9 +1,9 @@
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
 from pipelines.invalid import first_five, leave_out, warn
+from pipelines.preprocessing import Augmentation
 from tfdml.images.image_files import SUFFIXES, class_folders, is_image
 
 

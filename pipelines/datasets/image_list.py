@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images
 from pipelines.invalid import Invalid, leave_out, warn
+from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset, Split
 from pipelines.unreadable import unreadable
 from tfdml.checks import check

@@ -5,9 +5,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets.image_list import IMAGE_SIZE, ImageList, checked_dataset, first_half
 from pipelines.loading import on_all_cores
+from pipelines.preprocessing import Augmentation
 from tfdml.checks import check, check_fits
 from tfdml.images.decoding import decode, resize
 from tfdml.quiet import progress
@@ -95,9 +95,6 @@ def _read(builder, keys, size):
     total = sum(found[part].num_examples for part in parts)
     twice = 2 * total * math.prod(size)  # the parts are copies
     check_fits(twice, "twice the images", dataset=f"tfds:{builder.name}", images=total)
-    images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
-    for some, ids in batches_of(builder, parts, keys, read):
-        kept = ids >= 0
-        end = rows + kept.sum()
-        images[rows:end], labels[rows:end], rows = some[kept], ids[kept], end
-    return images[:rows], labels[:rows]
+    batches = batches_of(builder, parts, keys, read)
+    labelled = ((images[ids >= 0], ids[ids >= 0]) for images, ids in batches)
+    return map(np.concatenate, zip(*labelled, strict=True))
