@@ -5,6 +5,7 @@ import archives
 import pytest
 
 import pipelines
+from pipelines import load
 from pipelines.split import draw_gallery
 
 
@@ -21,10 +22,6 @@ def table(tmp_path):
     return write
 
 
-def load(path, **options):
-    return pipelines.load("csv", data_dir=path, **options)
-
-
 NINE = [f"photos/{i}.png,{label}" for i, label in enumerate("cabcababa")]
 
 
@@ -32,7 +29,7 @@ def test_the_first_half_of_the_classes_trains(table):
     path = table("path,label", *NINE)
     (path.parent / "._images.csv").write_text("a hidden file, of macOS")
     for data_dir in (path, path.parent):
-        dataset = load(data_dir)
+        dataset = load("csv", data_dir)
         assert dataset.train.names == ["a"]
         assert dataset.test.names == ["b", "c"]
         names = [pathlib.Path(image).name for image in dataset.train.images]
@@ -42,21 +39,23 @@ def test_the_first_half_of_the_classes_trains(table):
 
 
 def test_whole_numbers_are_sorted_as_numbers_and_others_are_names(table):
-    several = load(table("path,labels,split", "a.png,10;9,train", "b.png,10,test"))
+    several = load("csv", table("path,labels,split", "a.png,10;9,train", "b.png,10,test"))
     assert several.train.class_names == {0: "9", 1: "10"}
     rows = [f"{label}_{image}.png" for label in (2**40 + 1, 10, 9, -3) for image in "ab"]
-    dataset = load(table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
+    dataset = load("csv", table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
     assert dataset.train.labels.tolist() == [9, 9, -3, -3]
     assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
     names = load(
-        table("path,label", *map("{0}.png,{0}".format, ["9", "900 S", "10.0"])), training=False
+        "csv",
+        table("path,label", *map("{0}.png,{0}".format, ["9", "900 S", "10.0"])),
+        training=False,
     )
     assert names.both().class_names == {0: "10.0", 1: "9", 2: "900 S"}
 
 
 def test_the_split_may_be_given(table):
     rows = ["a.png,x,train,u", "b.png,x,train,u", "c.png,y,query,v", "d.png,y,gallery,v"]
-    dataset = load(table("path, label, split, super_label", *rows, "e.png,z,test,u"))
+    dataset = load("csv", table("path, label, split, super_label", *rows, "e.png,z,test,u"))
     assert dataset.train.names == ["x"]
     assert [pathlib.Path(i).name for i in dataset.test.images] == ["c.png", "e.png"]
     assert dataset.gallery.names == ["y"]
@@ -73,9 +72,9 @@ def test_an_image_is_taken_once_however_its_path_is_written(table, tmp_path):
     with pytest.raises(
         ValueError, match=r"4 images that are files listed before: .*\(as .*/a\.png"
     ):
-        load(path)
+        load("csv", path)
     with pytest.warns(UserWarning, match="left out 4 images"):
-        assert load(path, skip_invalid=True).both().labels.tolist() == [0, 0, 1, 1]
+        assert load("csv", path, skip_invalid=True).both().labels.tolist() == [0, 0, 1, 1]
 
 
 def test_images_of_one_name_are_two(table, tmp_path, monkeypatch):
@@ -87,7 +86,12 @@ def test_images_of_one_name_are_two(table, tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("\nx/1.png", "\n~/x/1.png"))
     lines = [f"{image},0,0,{right},1\n" for image, right in boxes.items()]
     (tmp_path / "boxes.txt").write_text("".join(["path,x1,y1,x2,y2\n", *lines]))
-    assert load(path, boxes=tmp_path / "boxes.txt").both().boxes[:, 2].tolist() == [1, 2, 3, 4]
+    assert load("csv", path, boxes=tmp_path / "boxes.txt").both().boxes[:, 2].tolist() == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_gallery_of_which_no_image_is_left_is_an_error(table, tmp_path):
@@ -98,7 +102,7 @@ def test_a_gallery_of_which_no_image_is_left_is_an_error(table, tmp_path):
         pytest.warns(UserWarning, match="1 of 5 images that are missing"),
         pytest.raises(ValueError, match=r"and those of its gallery\. Received: gallery=0"),
     ):
-        load(path, skip_invalid=True)
+        load("csv", path, skip_invalid=True)
 
 
 BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6,20,8"]
@@ -106,15 +110,15 @@ BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6
 
 def test_boxes_are_taken_when_asked_for(table):
     path = table("path,label,x1,y1,x2,y2", *BOXED)
-    assert load(path).train.boxes is None
-    dataset = load(path, boxes="annotated")
+    assert load("csv", path).train.boxes is None
+    dataset = load("csv", path, boxes="annotated")
     assert dataset.train.boxes.tolist() == [[0, 0, 20, 16], [1, 2, 3, 4]]
     assert dataset.test.boxes.tolist() == [[5, 6, 7, 8], [5, 6, 20, 8]]
     path.write_text(path.read_text().replace("20,8", "21,8"))
     with pytest.raises(ValueError, match=r"d\.png: a box must be inside .*\[5, 6, 21, 8\]"):
-        load(path, boxes="annotated")
+        load("csv", path, boxes="annotated")
     with pytest.raises(ValueError, match=r"images\.csv must have the columns x1,y1,x2,y2"):
-        load(table("path,label", *NINE), boxes="annotated")
+        load("csv", table("path,label", *NINE), boxes="annotated")
 
 
 @pytest.mark.parametrize(
@@ -142,33 +146,33 @@ def test_boxes_are_taken_when_asked_for(table):
 def test_rejects_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
     (tmp_path / "images.csv").write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        load(tmp_path)
+        load("csv", tmp_path)
 
 
 def test_rejects_to_test_on_nothing(table):
     path = table("path,label,split", "a.png,1,train", "b.png,1,train")
     with pytest.raises(ValueError, match=r"'csv' must have training and test images.*: test=0"):
-        load(path)
+        load("csv", path)
 
 
 def test_says_which_file_is_wanted(tmp_path):
     with pytest.raises(ValueError, match=r"'csv' needs `data_dir`, a CSV file .*data_dir=None"):
-        load(None)
+        load("csv", None)
     with pytest.raises(FileNotFoundError, match=r"must be a CSV file or its folder; .*missing"):
-        load(tmp_path / "missing")
+        load("csv", tmp_path / "missing")
     with pytest.raises(FileNotFoundError, match=r"must have one CSV file.*Found: none"):
-        load(tmp_path)
+        load("csv", tmp_path)
     for name in ("a.csv", "b.CSV"):
         (tmp_path / name).write_text("path,label\n")
     with pytest.raises(ValueError, match=r"give the file itself\. Found: a\.csv, b\.CSV"):
-        load(tmp_path)
+        load("csv", tmp_path)
 
 
 SEVERAL = ["a.png,cat; dog,train", "b.png,dog,train", "c.png,,train", "d.png,cow;cat,test"]
 
 
 def test_several_labels_of_an_image_are_rows_of_0_and_1(table):
-    dataset = load(table("path,labels,split", *SEVERAL))
+    dataset = load("csv", table("path,labels,split", *SEVERAL))
     assert dataset.train.labels.tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0]]
     assert dataset.test.labels.tolist() == [[1, 1, 0]]
     assert dataset.train.names == ["cat", "dog"]
@@ -186,11 +190,11 @@ def test_several_labels_need_a_split_and_no_single_label(table, columns):
     with pytest.raises(
         ValueError, match="or path,labels,split, for several labels separated by ';'"
     ):
-        load(table(columns, *rows))
+        load("csv", table(columns, *rows))
 
 
 def test_what_needs_one_class_per_image_rejects_several(table):
-    split = load(table("path,labels,split", *SEVERAL)).train
+    split = load("csv", table("path,labels,split", *SEVERAL)).train
     with pytest.raises(ValueError, match=r"shuffled_batches, .* Received: labels.shape=\(3, 3\)"):
         pipelines.balanced_batches(split, 1, 2, image_size=(8, 8, 3))
     for divide in (lambda: pipelines.hold_out_classes(split, 0.5), lambda: draw_gallery(split)):
