@@ -1,8 +1,6 @@
 """The command `python -m pipelines.cache`, alone and with `pipelines.check`."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from PIL import Image
@@ -46,14 +44,6 @@ def test_the_command_rejects_with_one_sentence(arguments, message, capsys):
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("pipelines.cache: error: ")
     assert message in line
-
-
-def test_help_imports_no_heavy_library():
-    program = "import sys; from pipelines import cache\ntry: cache.parse(['--help'])\n"
-    program += "except SystemExit: pass\nassert not {'tensorflow', 'numpy'} & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--lossless" in done.stdout
 
 
 def test_folders_of_the_home_folder_are_taken(monkeypatch):

@@ -1,4 +1,3 @@
-import os
 import pathlib
 import warnings
 
@@ -59,28 +58,6 @@ def test_warns_of_other_files_and_of_folders_but_not_of_hidden_ones(folder, recw
         "cat/4.tif, cat/more.tif, emu/4.TIF, fox/4.heic, fox/5, ..."
     ]
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
-
-
-def test_names_broken_links(folder):
-    for link, target in {"4.jpg": "missing.jpg", "5.jpg": "5.jpg"}.items():
-        (folder / "dog" / link).symlink_to(target)
-    message = r"2 of 17 images that are missing, .*dog/5\.jpg\. .*--skip_invalid true$"
-    with pytest.raises(FileNotFoundError, match=message):
-        load("folder", folder)
-    with pytest.warns(UserWarning, match="left out 2 of 17 images"):
-        assert len(load("folder", folder, skip_invalid=True).train.labels) == 6
-
-
-def test_names_images_that_are_files_of_others(folder):
-    (folder / "dog" / "4.jpg").symlink_to(folder / "cat" / "1.jpg")
-    os.link(folder / "fox" / "1.jpg", folder / "gnu" / "4.jpg")
-    message = (
-        r"2 images that are files listed before: .*dog/4\.jpg \(as .*cat/1\.jpg\), .*gnu/4\.jpg"
-    )
-    with pytest.raises(ValueError, match=message):
-        load("folder", folder)
-    with pytest.warns(UserWarning, match=f"left out {message}"):
-        assert len(load("folder", folder, skip_invalid=True).both().labels) == 15
 
 
 def test_names_the_images_that_cannot_be_read(folder):
