@@ -142,7 +142,7 @@ def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
     assert sizes == {fixed} if fixed else max(sizes) <= sampler.batch_size
 
 
-@builders("balanced", "whole classes")
+@builders("whole classes")
 def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits, name):
     def take(count, split, **options):
         options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
