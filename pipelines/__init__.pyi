@@ -1,4 +1,3 @@
-from .augmentation import Augmentation as Augmentation
 from .batching import balanced_batches as balanced_batches
 from .batching import batches as batches
 from .batching import evaluation_batches as evaluation_batches
@@ -14,6 +13,7 @@ from .loading import Reader as Reader
 from .mean_image import read_mean_image as read_mean_image
 from .pair_sampler import HardNeighbours as HardNeighbours
 from .pair_sampler import Pairs as Pairs
+from .preprocessing import Augmentation as Augmentation
 from .preprocessing import Preprocessing as Preprocessing
 from .samplers import Balanced as Balanced
 from .samplers import Groups as Groups

@@ -5,7 +5,6 @@ import tensorflow as tf
 from pipelines.loading import Reader, on_all_cores, rows_of, suited, with_contents
 from pipelines.pair_sampler import Pairs
 from pipelines.samplers import Balanced, Groups, Mixed, Shuffled, WholeClasses
-from pipelines.split import check_split
 from tfdml.checks import check, check_bool, check_integer, check_one_of
 
 _RECORDS = 64  # read at once in evaluation
@@ -111,15 +110,9 @@ def _steps(start_step, every=1):
     return first.flat_map(lambda step: counter(step, every))
 
 
-def _reader(split, image_size, augmentation, preprocessing):
-    """The reader with these options; None for a split of `inputs`, which has none."""
-    check_split(split)
-    if split.inputs is None:
-        return Reader(image_size, preprocessing, augmentation)
-    given = {"image_size": image_size, "augmentation": augmentation, "preprocessing": preprocessing}
-    none = all(option is None for option in given.values())
-    check(none, "options of images must be None for a split of `inputs`", **given)
-    return None
+def _reader(*options):
+    """The `Reader` of some options, or None without any."""
+    return None if all(option is None for option in options) else Reader(*options)
 
 
 def balanced_batches(
@@ -202,7 +195,7 @@ def _image_batches(
     part=(0, 1),
     **options,
 ):
-    reader = _reader(split, image_size, augmentation, preprocessing)
+    reader = _reader(image_size, preprocessing, augmentation)
     return batches(split, kind(*sizes, **options), reader, seed, start_step, part)
 
 
@@ -230,7 +223,7 @@ def evaluation_batches(
     """
     check_integer(1, batch_size=batch_size)
     check_bool(with_labels=with_labels)
-    reader = suited(reader or _reader(split, image_size, None, preprocessing), split)
+    reader = suited(reader or _reader(image_size, preprocessing), split)
     with tf.device("CPU:0"):  # else a GPU would hold all rows
         rows = tf.data.Dataset.from_tensor_slices((rows_of(split), split.labels))
     if split.holds_records:

@@ -15,26 +15,6 @@ from tfdml.quiet import progress
 EDGES = ("x1", "y1", "x2", "y2")
 
 
-def read_boxes(path):
-    """{path, as written: (x1, y1, x2, y2)} of a CSV file with the first line `path,x1,y1,x2,y2`.
-
-    Paths are relative to the folder of the dataset. The numbers are whole pixels of the file as
-    stored, whatever its EXIF orientation: left and upper edge, from 0, then right and lower edge,
-    exclusive. An error names the file and the line.
-    """
-    columns, boxes = ["path", *EDGES], {}
-    header, *lines = [*csv_lines(path)] or [(1, columns)]
-    if header[1] != columns:
-        raise ValueError(f"{path} must begin with the line {','.join(columns)}")
-    for number, (image, *cells) in lines:
-        where = f"{path}, line {number}"
-        if image in boxes:
-            raise ValueError(f"{where}: {image} has a box already")
-        boxes[image] = box_of(cells, where)
-    check(boxes, f"{path} must name boxes", boxes=0)
-    return boxes
-
-
 def box_of(cells, where):
     """The (x1, y1, x2, y2) of the cells of a line; a ValueError names `where` they stand."""
     edges = [int(cell) if cell.isdecimal() else -1 for cell in cells]
@@ -44,27 +24,35 @@ def box_of(cells, where):
     return tuple(edges)
 
 
-def csv_lines(path):
-    """Yields the number and the cells of each line of a CSV file that is not empty."""
+def read_table(path):
+    """The names of the columns of a CSV file, and pairs of its place and the cells of each line."""
     with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
-        lines = csv.reader(file, strict=True)
+        lines, rows = csv.reader(file, strict=True), []
         try:
             for cells in lines:
                 if cells:
-                    yield lines.line_num, [cell.strip() for cell in cells]
+                    place = f"{path}, line {lines.line_num}"
+                    rows.append((place, [cell.strip() for cell in cells]))
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
+    return (rows[0][1] if rows else []), rows[1:]
 
 
 def with_boxes(dataset, path, data_dir):
-    """The dataset with the boxes of a file, one for every image; boxes of other images are ignored.
+    """The dataset with the boxes of a CSV file with the columns `path,x1,y1,x2,y2`.
 
-    `data_dir` is the folder that its paths are relative to, or a file in it.
+    Every image must have one; those of others are ignored. Paths are relative to `data_dir`, the
+    folder of the dataset or a file in it. The numbers are whole pixels of the file as stored,
+    whatever its EXIF orientation: left and upper edge, from 0, then right and lower, exclusive.
     """
     folder = pathlib.Path(os.path.expanduser(data_dir))
     folder = folder.parent if folder.is_file() else folder
+    names, lines = read_table(path)
+    if names != ["path", *EDGES]:
+        raise ValueError(f"{path} must begin with the line path,{','.join(EDGES)}")
     boxes = {}
-    for image, box in read_boxes(path).items():
+    for where, (image, *cells) in lines:
+        box = box_of(cells, where)
         once = box == boxes.setdefault(identity(folder / os.path.expanduser(image)), box)
         check(once, f"{path} must have one box for an image", twice=Bare(image))
     splits = dataset.splits

@@ -25,26 +25,23 @@ from tfdml.quiet import keep_printing
 
 PROGRAM = "pipelines.check"
 CAUGHT = (ValueError, TypeError, OSError, ImportError)  # whose message is for the user
-STOPPED = "stopped. Run the same command to continue"
+STOPPED = "stopped: run the same command again"
 
 
 def main(arguments=None):
     keep_printing()
-    given = parser_of(PROGRAM, __doc__, required=True).parse_args(arguments)
+    given = parser_of(PROGRAM, __doc__).parse_args(arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped=STOPPED):
-        found, images, rest = check(given.dataset, given.data_dir, given.boxes)
+        found, images = check(given.dataset, given.data_dir, given.boxes)
     for sentence in found:
         print(sentence)
     if found:
-        advice = "or skip them with --skip_invalid true"
-        if rest:
-            advice = f"as too little is left without them: {rest}"
-        print(f"{len(found):,} found. Repair them, {advice}")
+        print("Repair what was found, or skip it with --skip_invalid true")
         raise SystemExit(1)
     print(f"All {images:,} images can be read")
 
 
-def parser_of(program, description, required=False):
+def parser_of(program, description):
     """A parser of the flags that name images, without importing TensorFlow or NumPy."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {program}",
@@ -54,7 +51,7 @@ def parser_of(program, description, required=False):
     )
     parser.error = functools.partial(fail, program)
     names = ", ".join(pipelines.names())
-    parser.add_argument("--dataset", required=required, help=f"name of the images: {names}")
+    parser.add_argument("--dataset", required=True, help=f"name of the images: {names}")
     explained = "folder of the dataset; for csv also the file"
     parser.add_argument("--data_dir", type=os.path.expanduser, help=explained)
     explained = "`annotated` or a CSV file, as for train.py: crop to these"
@@ -63,8 +60,8 @@ def parser_of(program, description, required=False):
 
 
 def check(name, data_dir=None, boxes=None):
-    """What `skip_invalid` would leave out, the number of other images, why these are no dataset."""
-    rest, images = "", 0
+    """What `skip_invalid` would leave out, with why the rest is no dataset; how many are left."""
+    rest, images = [], 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Invalid)
         try:
@@ -73,17 +70,15 @@ def check(name, data_dir=None, boxes=None):
         except ValueError as error:
             if not any(isinstance(warning.message, Invalid) for warning in caught):
                 raise
-            rest = str(error)  # too little is left
+            rest = [f"without these too little is left: {error}"]
     invalid = [each.message for each in caught if isinstance(each.message, Invalid)]
     for other in caught:  # such as files that are no images
         if other.message not in invalid:
             warnings.warn(other.message, stacklevel=2)
     found = [f"{each.what}: {item}" for each in invalid for item in each.items]
-    if images and split.holds_records:
-        raise ValueError(f"check a cache with python -m pipelines.cache --verify {data_dir}")
-    if images and not split.holds_paths:
+    if images and (split.holds_records or not split.holds_paths):
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
-    return found, images, rest
+    return found + rest, images
 
 
 if __name__ == "__main__":

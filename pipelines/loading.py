@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from pipelines import transforms
-from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.records import read_all
 from pipelines.samplers import step_seed
 from pipelines.split import check_split
@@ -60,7 +59,7 @@ class Reader:
 
     def suited_to(self, split):
         """This reader with the size and what is left of the preprocessing of a split of images."""
-        needed = "a `Reader` makes images: a split of `inputs` takes a function, or None"
+        needed = "a `Reader` or options of images make images: a split of `inputs` takes neither"
         check(split.inputs is None, needed, image_size=self.image_size)
         size, preprocessing = self.image_size, self.preprocessing
         if split.holds_paths:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipelines.samplers import constant, in_turn, ordered_by_class, warn_of_single_images
-from tfdml.checks import Bare, check, check_bool, check_fits, check_integer, check_type
+from tfdml.checks import check, check_fits, check_integer, check_type
 from tfdml.quiet import progress
 
 _BLOCK_BYTES = 2**25  # of float32 scores held at once
@@ -41,9 +41,6 @@ class HardNeighbours:
     def __init__(self, labels, batch_size, refresh_every):
         check_integer(1, refresh_every=refresh_every)
         labels = np.asarray(labels)
-        suits = labels.dtype.kind in "iu" and labels.ndim == 1
-        received = {"shape": labels.shape, "dtype": Bare(labels.dtype)}
-        check_type(suits, "`labels` must be (n,) integers, class ids", **received)
         _check_pairs(labels, batch_size, multiple_of=4)
         counts = np.unique(labels, return_counts=True)[1]
         _check_enough(int(np.sum(counts * (counts - 1)) // 2), batch_size // 4)
@@ -90,7 +87,7 @@ class Pairs:
     its random crops differ; and q negative pairs for each image, where q is the number of these
     positive pairs per image, rounded up. The partners in the negative pairs of a class are drawn
     from all images of other classes, none twice before each was drawn. Negative pairs are dropped
-    at random until m / 2 divides the list. It is shuffled once, and an epoch is one pass over it.
+    at random until m / 2 divides the list. It is shuffled once; every epoch is one pass over it.
     It warns if no class has two images, and takes 8 bytes a pair.
 
     With hard neighbours a batch is m / 4 random positive pairs and, for each of their images in
@@ -101,8 +98,6 @@ class Pairs:
         batch_size: m, images of a batch: even, or a multiple of 4 with hard neighbours. The left
             images of the pairs come first, then the right ones, then the neighbours of both.
         hard_neighbours: `HardNeighbours` of the labels of the split and this batch size, or None.
-        reshuffle: Whether each epoch shuffles its pairs anew; if not, every epoch repeats the
-            batches of the first. With hard neighbours it always does.
 
     Source:
         Song, Xiang, Jegelka, Savarese. CVPR 2016, section 5, and its released code: batches of 64
@@ -114,11 +109,9 @@ class Pairs:
 
     batch_size: int
     hard_neighbours: HardNeighbours | None = None
-    reshuffle: bool = False
 
     def __post_init__(self):
         check_integer(2, batch_size=self.batch_size)
-        check_bool(reshuffle=self.reshuffle)
         neighbours = self.hard_neighbours
         known = neighbours is None or isinstance(neighbours, HardNeighbours)
         expected = "`hard_neighbours` must be a `HardNeighbours` or None"
@@ -136,13 +129,13 @@ class Pairs:
             expected = "`hard_neighbours` must have the labels of the split and this batch size"
             received = {"batch_size": size, "hard_neighbours.batch_size": neighbours.batch_size}
             check(suits, expected, **received)
-            pairs, count, shuffled = positive_pairs(labels), size // 4, True
+            pairs, count, purpose = positive_pairs(labels), size // 4, "pairs"
         else:
             _check_pairs(labels, size, multiple_of=2)
             warn_of_single_images(np.unique(labels, return_counts=True)[1])
-            count, shuffled = size // 2, self.reshuffle
+            count, purpose = size // 2, None
             pairs = all_pairs(labels, count, seed)
-        places = in_turn(pairs.shape[1], count, seed, step, "pairs" if shuffled else None)
+        places = in_turn(pairs.shape[1], count, seed, step, purpose)
         drawn = tf.gather(constant(pairs), places, axis=1)
         drawn = tf.cast(tf.reshape(drawn, [2 * count]), tf.int64)
         return drawn if neighbours is None else _with_neighbours(drawn, neighbours, step)

@@ -1,11 +1,20 @@
-"""Preprocessing of images to the network's input size, beyond plain resizing."""
+"""Options of images: preprocessing beyond plain resizing, and augmentation in training."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 
-from tfdml.checks import Bare, check, check_bool, check_integer, check_positive, check_type
+from tfdml.checks import (
+    Bare,
+    check,
+    check_bool,
+    check_integer,
+    check_number,
+    check_options,
+    check_type,
+)
 
 _SHARE = 224 / 256  # side of a crop / side of the image that several are taken from
 
@@ -49,8 +58,7 @@ class Preprocessing:
 
     def __post_init__(self):
         if self.warp_size is not None:
-            check_integer(warp_size=self.warp_size)
-            check_positive(warp_size=self.warp_size)
+            check_integer(1, warp_size=self.warp_size)
         kept, trimmed = check_bool(keep_aspect=self.keep_aspect, trim_white=self.trim_white)
         needless = "`trim_white` keeps the aspect by white margins: leave out `keep_aspect`"
         check(not (kept and trimmed), needless, keep_aspect=kept, trim_white=trimmed)
@@ -96,23 +104,84 @@ class Preprocessing:
             check(wanted == had, expected, **{name: wanted})
         return dataclasses.replace(self, trim_white=False)
 
-    def check_sizes(self, image_size, augmentation=None):
+    def check_sizes(self, image_size, augmentation):
         """Raises a ValueError if it cannot make images of this size with this augmentation."""
         image_size = tuple(image_size)
-        large = not self.warp_size or self.warp_size >= max(image_size[:2])
         received = {"warp_size": self.warp_size, "image_size": image_size}
+        large = not self.warp_size or self.warp_size >= max(image_size[:2])
         check(large, "`warp_size` must be at least the side of a crop", **received)
-        if augmentation is not None and augmentation.symmetries > 1:
-            square = image_size[0] == image_size[1]
-            received = {"symmetries": augmentation.symmetries, "image_size": image_size}
-            check(square, "`symmetries` of the augmentation need square images", **received)
+        received = {"symmetries": augmentation.symmetries, "image_size": image_size}
+        suits = augmentation.symmetries == 1 or image_size[0] == image_size[1]
+        check(suits, "`symmetries` of the augmentation need square images", **received)
         if self.mean_image is None:
             return
         size, found = (*self.size_of_warp(image_size), image_size[2]), self.mean_image.shape
         expected = f"`mean_image` must have the size of the images before the crop, {size}"
         check(found == size, expected, **{"mean_image.shape": found})
-        if augmentation is not None:
-            crop, colour = augmentation.crop, augmentation.colour
-            whole = "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set"
-            expected = f"{whole} `crop` of the augmentation to 1 and `colour` to 0"
-            check(not (augmentation.crops or colour), expected, crop=crop, colour=colour)
+        crop, colour = augmentation.crop, augmentation.colour
+        whole = "`mean_image` is subtracted from whole images, so pixels leave [0, 255]: set"
+        expected = f"{whole} `crop` of the augmentation to 1 and `colour` to 0"
+        check(not (augmentation.crops or colour), expected, crop=crop, colour=colour)
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Random augmentation of training images, drawn anew for every step and image.
+
+    The defaults change nothing.
+
+    Args:
+        crop: Smallest share of the area that a random crop keeps, above 0; 1 keeps all.
+        aspect: Largest factor by which the aspect ratio of a crop differs from that of the image,
+            either way, >= 1 and finite; 1 for none. A crop of the whole area keeps its shape.
+        flip: Whether to mirror each image, left to right, with probability 1/2. Not for characters.
+        symmetries: 4 turns all images of a batch by the same random multiple of 90 degrees, 8 also
+            mirrors half of the batches: to a loss that compares the images of a batch, turned
+            characters are further classes. A loss with proxies or a memory mixes them with the
+            upright ones. For square images; 1 for none.
+        rotation: Largest rotation either way, in degrees, 0 to 180; 0 for none.
+        zoom: Largest relative change of scale either way, 0 to below 1; 0 for none.
+        shift: Largest shift along each axis, as a share of the side, 0 to below 1; 0 for none.
+        colour: Largest relative change of brightness and of contrast either way, 0 to 0.5; 0 for
+            none. Saturation changes by up to twice as much.
+
+    Raises:
+        TypeError: If a value other than `flip` is not a number.
+        ValueError: If a value is out of its range.
+    """
+
+    crop: float = 1.0
+    aspect: float = 1.0
+    flip: bool = False
+    symmetries: int = 1
+    rotation: float = 0.0
+    zoom: float = 0.0
+    shift: float = 0.0
+    colour: float = 0.0
+
+    def __post_init__(self):
+        check_number(**{name: value for name, value in vars(self).items() if name != "flip"})
+        for name, holds, range_ in (
+            ("crop", 0 < self.crop <= 1, "> 0 and <= 1"),
+            ("aspect", 1 <= self.aspect < math.inf, ">= 1 and finite"),
+            ("flip", isinstance(self.flip, bool), "true or false"),
+            ("symmetries", self.symmetries in (1, 4, 8), "1, 4 or 8"),
+            ("rotation", 0 <= self.rotation <= 180, ">= 0 and <= 180 degrees"),
+            ("zoom", 0 <= self.zoom < 1, ">= 0 and < 1"),
+            ("shift", 0 <= self.shift < 1, ">= 0 and < 1"),
+            ("colour", 0 <= self.colour <= 0.5, ">= 0 and <= 0.5"),
+        ):
+            check(holds, f"`{name}` must be {range_}", **{name: getattr(self, name)})
+
+    @property
+    def crops(self):
+        return self.crop < 1
+
+    @property
+    def warps(self):
+        return bool(self.rotation or self.zoom or self.shift)
+
+    def changed(self, **values):
+        """A copy with some fields changed; a misspelt field raises a ValueError."""
+        check_options("augmentation", values, [field.name for field in dataclasses.fields(self)])
+        return dataclasses.replace(self, **values)

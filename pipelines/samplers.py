@@ -25,7 +25,7 @@ class Balanced:
 
     Args:
         classes_per_batch: P, at most the number of classes.
-        images_per_class: K. P × K must be below 2**31.
+        images_per_class: K.
     """
 
     classes_per_batch: int
@@ -33,8 +33,6 @@ class Balanced:
 
     def __post_init__(self):
         check_integer(1, **vars(self))
-        needed = "`classes_per_batch` × `images_per_class` must be < 2**31"
-        check(self.batch_size < 2**31, needed, **vars(self))
 
     @property
     def batch_size(self):

@@ -2,42 +2,29 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import io
 import itertools
 import json
 import os
 import pathlib
-import time
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from pipelines.datasets.cached import AGAIN, FORMAT, INDEX, MANIFEST, SOURCE, WARP, read_manifest
+from pipelines.datasets.cached import FORMAT, INDEX, MANIFEST, SOURCE, WARP
 from pipelines.datasets.image_list import PARTS
 from pipelines.loading import named, on_all_cores, read, rows_of
 from pipelines.preprocessing import Preprocessing
 from pipelines.transforms import warp
 from tfdml.checks import Bare, check, check_integer
-from tfdml.files import read_text, replacing, write_text
+from tfdml.files import replacing, write_text
 from tfdml.quiet import progress
 
-PLAN = "plan.json"  # of a folder: the settings, and a digest of the images
 LARGEST = 4096  # side in pixels
 SHARD_BYTES = 128e6  # approximate size of a file
 BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
-_KILLED = 600  # seconds without a write after which an unfinished file is taken as left behind
-
-
-def verify(folder):
-    """Reads every byte of a cache; raises an error if files are missing or have changed."""
-    folder = pathlib.Path(os.path.expanduser(folder))
-    for shard in progress("Verifying", read_manifest(folder)["shards"], unit="file"):
-        path = folder / shard["name"]
-        if len(_lengths(path)) != shard["images"]:
-            raise ValueError(f"{path} has changed since it was written: {AGAIN}")
 
 
 def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=False, quality=95):
@@ -45,52 +32,51 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
 
     Each is cut to its box, if it has one, and stored as `Preprocessing(warp_size=size, ...)` makes
     it before the crop, in 8 bits: a JPEG of a quality from 1 to 100, or if None the pixels, as BMP.
-    Whole files of images of the same names and sizes, by the same settings, are kept, so an
-    interrupted write can be resumed. Returns the manifest.
+    Returns the manifest, which is written last: a write that was stopped begins anew.
 
     Raises:
         TypeError, ValueError: If an option is out of range, the dataset is not one of image files,
-            or the folder has a cache of other images or settings.
-        OSError: If an image cannot be read or a file cannot be written; finished files stay.
+            or the folder has a finished cache.
+        OSError: If an image cannot be read or a file cannot be written.
     """
-    warped = stored_preprocessing(size, keep_aspect, trim_white, quality)
+    check_integer(1, size=size)
+    check(size <= LARGEST, f"`size` must be from 1 to {LARGEST}", size=size)
+    if quality is not None:
+        check_integer(1, quality=quality)
+        check(quality <= 100, "`quality` must be from 1 to 100", quality=quality)
+    warped = Preprocessing(size, keep_aspect, trim_white)
     separate = all(split.holds_paths and not split.warped for split in dataset.splits.values())
     needed = "a cache needs a dataset of separate image files"
     check(separate, needed, dataset=Bare(dataset.name))
     dataset.train.check_one_label("images of a cache")
+    folder = pathlib.Path(os.path.expanduser(folder))
+    if (folder / MANIFEST).exists():
+        raise ValueError(f"{folder} holds a cache: choose another folder, or delete it")
+    folder.mkdir(parents=True, exist_ok=True)
     channels = dataset.image_size[2]
     bytes_per_image = (BYTES_PER_PIXEL if quality else channels) * size**2
     number = max(1, round(SHARD_BYTES / bytes_per_image))
-    settings = {
-        "dataset": dataset.name,
-        **{name: getattr(warped, name) for name in WARP},
-        "quality": quality,
-        "boxes": dataset.train.boxes is not None,
-        "images_per_file": number,
-    }
     images, rows = _listed(dataset)
-    folder = pathlib.Path(os.path.expanduser(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    _begin(folder, {"settings": settings, "images": _digest(images, rows)})
     order, shards = np.lexsort((images.labels, rows["part"])), []  # those of a class adjacent
+    contents = _contents(images.subset(order), warped, quality, channels)
     parts = np.split(order, range(number, len(order), number))
-    files = {folder / f"images-{i:05}.tfrecord": chosen for i, chosen in enumerate(parts)}
-    found = {path: _lengths(path) for path in files}
-    missing = [path for path in files if len(found[path]) != len(files[path])]
-    contents = _contents(images, [files[path] for path in missing], warped, quality, channels)
-    for path in progress("Writing", missing, unit="file"):
-        found[path] = write_shard(path, itertools.islice(contents, len(files[path])))
-    for shard, (path, chosen) in enumerate(files.items()):
+    for shard, chosen in enumerate(progress("Writing", parts, unit="file")):
+        path = folder / f"images-{shard:05}.tfrecord"
+        lengths = write_shard(path, itertools.islice(contents, len(chosen)))
         shards.append({"name": path.name, "images": len(chosen), "bytes": path.stat().st_size})
-        rows["shard"][chosen], rows["length"][chosen] = shard, found[path]
+        rows["shard"][chosen], rows["length"][chosen] = shard, lengths
         # A record begins with 12 bytes, its length and their checksum, and ends with 4.
-        rows["offset"][chosen] = np.cumsum(np.add(found[path], 16)) - found[path] - 4
-    (folder / MANIFEST).unlink(missing_ok=True)
+        rows["offset"][chosen] = np.cumsum(np.add(lengths, 16)) - lengths - 4
     with replacing(folder / INDEX) as unfinished, open(unfinished, "wb") as file:
         np.savez_compressed(file, **rows)
     manifest = {
         "format": FORMAT,
-        "settings": settings,
+        "settings": {
+            "dataset": dataset.name,
+            **{name: getattr(warped, name) for name in WARP},
+            "quality": quality,
+            "boxes": dataset.train.boxes is not None,
+        },
         "image_size": [int(side) for side in dataset.image_size],
         "augmentation": dataclasses.asdict(dataset.augmentation),
         "class_names": [[int(label), name] for label, name in (images.class_names or {}).items()],
@@ -98,16 +84,6 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
     }
     write_text(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
     return manifest
-
-
-def stored_preprocessing(size, keep_aspect, trim_white, quality):
-    """The `Preprocessing` of the images of a cache, of checked arguments of `write_cache`."""
-    check_integer(1, size=size)
-    check(size <= LARGEST, f"`size` must be from 1 to {LARGEST}", size=size)
-    if quality is not None:
-        check_integer(1, quality=quality)
-        check(quality <= 100, "`quality` must be from 1 to 100", quality=quality)
-    return Preprocessing(size, keep_aspect, trim_white)
 
 
 def _listed(dataset):
@@ -123,35 +99,9 @@ def _listed(dataset):
     return images, rows
 
 
-def _digest(images, rows):
-    """Of the files, sizes, labels, parts and boxes of images, to detect others."""
-    digest = hashlib.sha256()
-    for path in rows[SOURCE]:
-        digest.update(f"{path}\0{os.stat(path).st_size}\0".encode())
-    for array in (rows["part"], images.labels, images.super_labels, images.boxes):
-        digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _begin(folder, plan):
-    """Keeps the plan of a cache in its folder, which must hold none by another; tidies up."""
-    path = folder / PLAN
-    before = json.loads(read_text(path)) if path.is_file() else {}
-    if before != plan and any(folder.glob("images-*.tfrecord")):
-        settings = before.get("settings", "those of an earlier version")
-        other = "images" if settings == plan["settings"] else f"settings, {settings}"
-        advice = "choose another folder, or delete it"
-        raise ValueError(f"{folder} holds a cache of other {other}: {advice}")
-    write_text(path, json.dumps(plan))
-    for path in folder.glob("*.unfinished*"):
-        with contextlib.suppress(FileNotFoundError):  # another process has just finished it
-            if time.time() - path.stat().st_mtime > _KILLED:
-                path.unlink()
-
-
-def _contents(images, rows, warped, quality, channels):
-    """The encoded images of lists of rows; an OSError names one that cannot be read."""
-    split, size = images.subset(np.concatenate(rows)), (warped.warp_size,) * 2
+def _contents(split, warped, quality, channels):
+    """The encoded images of a split; an OSError names one that cannot be read."""
+    size = (warped.warp_size,) * 2
 
     @tf.autograph.experimental.do_not_convert
     def load(row):
@@ -172,7 +122,7 @@ def _contents(images, rows, warped, quality, channels):
 def write_shard(path, contents):
     """Writes a TFRecord file in one step; returns the lengths of its records."""
     lengths = []
-    with replacing(path) as unfinished:
+    with replacing(path, path.with_suffix(".unfinished")) as unfinished:  # which a kill leaves
         try:
             with tf.io.TFRecordWriter(str(unfinished)) as file:
                 for content in contents:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.records import is_record
 from tfdml.checks import Bare, check, check_integer, check_number, check_type, conversion
 
@@ -280,18 +279,12 @@ def join_splits(splits):
     Raises:
         TypeError, ValueError: If they are not so.
     """
-    splits = list(splits)
+    splits, joined = list(splits), {}
     for split in splits:
         check_split(split)
-    if len({id(split.warped) for split in splits}) > 1:
-        raise ValueError("splits to join must be of one dataset and have the same `warped`")
-    boxed = [split.boxes is not None for split in splits]
-    expectation = "splits to join must all have boxes, or none: others would not be cropped"
-    check(len(set(boxed)) < 2, expectation, have_boxes=boxed)
-    inputs = [split.inputs for split in splits]
-    kinds = [sorted(each) if isinstance(each, dict) else each is None for each in inputs]
-    check(kinds.count(kinds[0]) == len(kinds), "splits to join must have the same inputs, or none")
-    joined = {}
+    kinds = [(id(each.warped), each.boxes is None, _names_of(each.inputs)) for each in splits]
+    alike = "splits to join must have the same `warped` and `inputs`, and all have boxes or none"
+    check(len(set(kinds)) == 1, alike, splits=splits)
     for name in ("images", "labels", "super_labels", "boxes", "inputs"):
         parts = [getattr(split, name) for split in splits]
         if any(part is None for part in parts):
@@ -302,6 +295,10 @@ def join_splits(splits):
             joined[name] = np.concatenate(parts)
     class_names = {i: name for split in splits for i, name in (split.class_names or {}).items()}
     return Split(class_names=class_names, warped=splits[0].warped, **joined)
+
+
+def _names_of(inputs):
+    return frozenset(inputs) if isinstance(inputs, dict) else inputs is None
 
 
 def rows_to_find(split, queries=None):

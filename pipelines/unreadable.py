@@ -12,21 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import UnidentifiedImageError
 
 from pipelines.records import is_record, read
-from tfdml.images.image_files import is_utf8
 from tfdml.images.image_headers import KINDS, excess_pixels, open_image
 from tfdml.quiet import import_tensorflow, progress
 
-NOT_UTF8 = "its name is not UTF-8"
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
-
-
-def unfit(paths):
-    """Yields the index and the reason of paths that are no file, or not UTF-8; reads no file."""
-    for row, path in enumerate(paths):
-        if not is_utf8(path):
-            yield row, NOT_UTF8
-        elif not os.path.isfile(path):
-            yield row, "a broken link" if os.path.islink(path) else "no file"
 
 
 def unreadable(paths):
@@ -61,8 +50,6 @@ def unreadable(paths):
 
 def _problem(path):
     """Why a file cannot be read; an empty text if it can."""
-    if not is_utf8(str(path)):
-        return NOT_UTF8
     import tensorflow as tf  # not needed where all files are remembered
 
     from tfdml.images.decoding import decode
@@ -70,7 +57,7 @@ def _problem(path):
     try:
         contents = read(path)
     except FileNotFoundError:
-        return "a broken link" if os.path.islink(path) else "missing"
+        return "missing"
     except OSError as error:
         return error.strerror or str(error)
     with contextlib.suppress(UnidentifiedImageError):  # which `decode` may still read
@@ -82,19 +69,10 @@ def _problem(path):
         else:
             decode(contents, channels=3)
     except (tf.errors.OpError, ValueError) as error:
-        return f"{len(contents):,} bytes, {_kind_of_damage(contents, str(error))}"
+        rejected = re.search(r"\b(an? [\w ]+) cannot be read", str(error))  # by `decode` itself
+        known = ", ".join(name for name, _ in KINDS.values())
+        return f"{len(contents):,} bytes, {rejected[1] if rejected else f'no whole {known}'}"
     return ""
-
-
-def _kind_of_damage(contents, message):
-    if not contents:
-        return "empty"
-    if rejected := re.search(r"\b(an? [\w ]+) cannot be read", message):  # by `decode` itself
-        return rejected[1]
-    for beginning, (name, _) in KINDS.items():
-        if contents.startswith(beginning):
-            return f"a {name} that is cut off or damaged"
-    return f"not {', '.join(name for name, _ in KINDS.values())}"
 
 
 def _stamp(path):

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from pipelines import Split
 
+EAGER = 8  # batches that take less time than a graph
+
 
 def labels_of(counts):
     """Labels of classes of so many images, shuffled."""
@@ -27,8 +29,11 @@ def split_of(labels, super_labels=None):
 
 @tf.autograph.experimental.do_not_convert
 def rows_of(batches, sampler, split, seed=0, start=0):
-    """The rows of so many batches of a split, or of labels."""
+    """The rows of so many batches of a split, or of labels; eagerly, of few, as a graph of many."""
     split = split if isinstance(split, Split) else split_of(split)
+    if batches <= EAGER:
+        numbers = (tf.constant(step, tf.int64) for step in range(start, start + batches))
+        return [sampler.indices(split, seed, step).numpy() for step in numbers]
     steps = tf.data.Dataset.counter(tf.constant(start, tf.int64))
     chosen = steps.map(lambda step: sampler.indices(split, seed, step), tf.data.AUTOTUNE)
     return list(itertools.islice(chosen.as_numpy_iterator(), batches))

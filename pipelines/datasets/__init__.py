@@ -50,7 +50,7 @@ def is_listed(name, data_dir=None, skip_invalid=False):
     return entry_of(name) not in READ and (missing or not skip_invalid)
 
 
-def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, download=False):
+def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
     """Loads a dataset with disjoint training and test classes: a `Dataset`.
 
     Args:
@@ -64,17 +64,15 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Crops each image to its box: `annotated` for the boxes of the dataset, or a CSV file
             with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.
-        download: Whether TFDS may download and prepare the set of `tfds:NAME`.
 
     Raises:
         ValueError: If the name is unknown, or the images or boxes are not as expected.
         FileNotFoundError: If the folder, files in it or the file of `boxes` are missing.
     """
     if name.startswith(TFDS):
-        module, options = "tfds_images", {"name": name.removeprefix(TFDS), "download": download}
+        module, options = "tfds_images", {"name": name.removeprefix(TFDS)}
     elif name in DATASETS:
         module, options = DATASETS[name]
-        check(not download, f"`download` is for {TFDS}NAME", dataset=name)
         if name in BUILT_IN:
             built_in = f"dataset {name!r} is built in: leave out `data_dir`"
             check(data_dir is None, built_in, data_dir=data_dir)
@@ -82,10 +80,8 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None, *, 
         raise ValueError(unknown_name("dataset", name, names()))
     annotated = boxes == ANNOTATED
     if annotated:
-        csv = "`boxes` must be a CSV file, and the images files"
-        listed = ", ".join(WITH_BOXES)
-        expected = f"dataset {name!r} has no boxes: {csv}. Datasets with boxes: {listed}"
-        check(entry_of(name) in WITH_BOXES, expected, boxes=boxes)
+        expected = f"`boxes` can be `annotated` for {', '.join(WITH_BOXES)}, else a CSV file"
+        check(entry_of(name) in WITH_BOXES, expected, dataset=name)
         options = {**options, "boxes": True}
     elif boxes is not None:
         check(entry_of(name) not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
@@ -107,15 +103,12 @@ def place_of(name, data_dir):
 
     That of `data_dir` where `load` reads it itself, or would find nothing.
     """
-    path = pathlib.Path(os.path.expanduser(data_dir))
-    if name not in DATASETS or not path.is_dir():
-        return path
-    module, inner = _module(DATASETS[name][0]), []
-    if name == "csv":
-        inner = module.tables_in(path)
-    elif hasattr(module, "ARCHIVE"):
-        inner = list(filter(pathlib.Path.is_dir, [path / module.ARCHIVE.folder]))
-    return inner[0] if len(inner) == 1 else path
+    path, inner = pathlib.Path(os.path.expanduser(data_dir)), []
+    if name == "csv" and path.is_dir():
+        inner = _module("csv_file").tables_in(path)
+    elif name in DATASETS and hasattr(module := _module(DATASETS[name][0]), "ARCHIVE"):
+        inner = [path / module.ARCHIVE.folder]
+    return inner[0] if len(inner) == 1 and inner[0].exists() else path
 
 
 def given_path(name, data_dir, what):

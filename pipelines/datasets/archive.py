@@ -15,37 +15,24 @@ class Archive:
     """A published data set."""
 
     name: str  # as for `pipelines.load`
-    title: str  # as published
     folder: str  # that it unpacks to
     source: str  # its files, and who distributes them
 
-    def given(self, data_dir, what):
-        """The user's folder, checked to exist; the error says `what` it has to contain."""
-        what = f"the folder with {what}: {self.source}"
+    def root(self, data_dir, files):
+        """The folder that has one of the files: the user's `data_dir`, or `folder` in it."""
+        what = f"the folder with {' or '.join(files)}: {self.source}"
         folder = given_path(self.name, data_dir, what)
         if not folder.is_dir():
             raise FileNotFoundError(f"`data_dir` must be {what}. There is no {folder}")
-        return folder
-
-    def root(self, data_dir, files):
-        """The folder that has one of the files: `data_dir`, or `folder` in it."""
-        folder = self.given(data_dir, " or ".join(files))
         for root in (folder, folder / self.folder):
             if any((root / file).exists() for file in files):
                 return root
         raise self.missing(*(folder / file for file in files))
 
-    def file(self, root, *files):
-        """The first of the files below `root` that exists."""
-        for file in files:
-            if (root / file).exists():
-                return root / file
-        raise self.missing(*(root / file for file in files))
-
     def missing(self, *paths):
         """Returns the error that names the missing files and their source."""
         listed = " or ".join(map(str, paths))
-        return FileNotFoundError(f"{self.title} must have {listed}. Source: {self.source}")
+        return FileNotFoundError(f"dataset {self.name!r} must have {listed}. Source: {self.source}")
 
     def rows(self, path, columns, skip=0):
         """The lines of a list as tuples, after the first `skip`; an error names the line.

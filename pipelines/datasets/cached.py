@@ -5,10 +5,9 @@ import pathlib
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import PARTS, ImageList
-from pipelines.preprocessing import Preprocessing
+from pipelines.preprocessing import Augmentation, Preprocessing
 from pipelines.split import Dataset
 from tfdml.checks import check
 from tfdml.files import read_text
@@ -17,15 +16,15 @@ FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
 SOURCE = "source"  # in the index, but in those of earlier versions: real paths of the files
 WARP = ("warp_size", "keep_aspect", "trim_white")
-AGAIN = "run python -m pipelines.cache as before to write it again"
+AGAIN = "delete the folder, and write the cache again by python -m pipelines.cache"
 
 
 def load(data_dir=None, skip_invalid=False, training=True):
     """A cache of another dataset: its images, resized, in a few large files.
 
     Classes, names, splits and the order of rows are those of the original dataset, so the batches
-    of a seed have the same images; super-classes too, if all splits have them. The sizes of the
-    files are checked here; `python -m pipelines.cache --verify` checks all of their bytes.
+    of a seed have the same images; super-classes too, if all splits have them. Of the files
+    the sizes are checked.
     """
     folder = given_path("cache", data_dir, "a folder that `python -m pipelines.cache` wrote")
     manifest = read_manifest(folder)
@@ -64,8 +63,8 @@ def read_manifest(folder):
         manifest = json.loads(read_text(path))
         version = manifest["format"]
     except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): write the cache again") from error
-    expected = f"{path} must have format {FORMAT}: write the cache again"
+        raise ValueError(f"{path} cannot be read ({error}): {AGAIN}") from error
+    expected = f"{path} must have format {FORMAT}: {AGAIN}"
     check(version == FORMAT, expected, format=version)
     for shard in manifest["shards"]:
         path, expected = folder / shard["name"], shard["bytes"]

@@ -6,7 +6,6 @@ from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "cars196",
-    "Cars196",
     folder="stanford_cars",
     source="car_ims.tgz and cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and "
     "cars_test_annos_withlabels.mat, of Stanford's Cars dataset",
@@ -22,8 +21,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     The authors' training and test images of a classifier, which share classes, are merged before
     the classes are split.
 
-    `data_dir` has `cars_annos.mat` and `car_ims`, or `cars_train`, `cars_test`, `devkit` and, in it
-    or beside it, `cars_test_annos_withlabels.mat`. Boxes are clipped to the image.
+    `data_dir` has `cars_annos.mat` and `car_ims`, or `cars_train`, `cars_test`, `devkit` and
+    `cars_test_annos_withlabels.mat`. Boxes are clipped to the image.
 
     Source:
         Krause, Stark, Deng, Fei-Fei. 3D object representations for fine-grained categorization.
@@ -31,16 +30,14 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
         Boxes as in the released code of HDC (Yuan, Yang, Zhang. ICCV 2017): x1 and y1 are read as
         counted from 0, although MATLAB counts from 1.
     """
-    root = ARCHIVE.root(data_dir, ["cars_annos.mat", "devkit", "cars_train_annos.mat"])
+    root = ARCHIVE.root(data_dir, ["cars_annos.mat", "devkit"])
     if (root / "cars_annos.mat").exists():
         names = root / "cars_annos.mat"
         sources = [(names, "relative_im_path", root)]
     else:
-        train = ARCHIVE.file(root, "devkit/cars_train_annos.mat", "cars_train_annos.mat")
-        with_labels = "cars_test_annos_withlabels.mat"
-        test = ARCHIVE.file(root, with_labels, f"devkit/{with_labels}")
+        names, train = root / "devkit/cars_meta.mat", root / "devkit/cars_train_annos.mat"
+        test = root / "cars_test_annos_withlabels.mat"
         sources = [(train, "fname", root / "cars_train"), (test, "fname", root / "cars_test")]
-        names = ARCHIVE.file(root, "devkit/cars_meta.mat", "cars_meta.mat")
     paths, rows = [], []
     for path, image, folder in sources:
         annotations = _read(path, "annotations", (image, "class", *EDGES))
@@ -57,16 +54,12 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
 
 
 def _read(path, variable, fields=()):
-    """(n,) array of a variable of a MATLAB file, with fields if it is an array of structures."""
+    """(n,) array of a variable of a MATLAB file, or {field: (n,) array} of its structures."""
+    if not path.is_file():
+        raise ARCHIVE.missing(path)
     try:
         array = np.atleast_1d(loadmat(path, squeeze_me=True, variable_names=[variable])[variable])
-        lost = sorted(set(fields).difference(array.dtype.names or ()))
-    except KeyError:
-        lost = [variable]
+        return {field: array[field] for field in fields} or array
     except Exception as error:  # what a broken MATLAB file raises has no common class
-        cause = f"{path} cannot be read ({error}): it is cut off or not a MATLAB file"
+        cause = f"{path} cannot be read ({error}): it is cut off or not the MATLAB file"
         raise ValueError(f"{cause}. Source: {ARCHIVE.source}") from error
-    if lost:
-        where = "" if lost == [variable] else f" in `{variable}`"
-        raise ValueError(f"{path} must have `{'`, `'.join(lost)}`{where}. Source: {ARCHIVE.source}")
-    return array

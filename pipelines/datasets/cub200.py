@@ -5,7 +5,6 @@ from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "cub200",
-    "CUB-200-2011",
     folder="CUB_200_2011",
     source="CUB_200_2011.tgz of Caltech-UCSD Birds 200-2011 (images.txt, image_class_labels.txt, "
     "classes.txt, bounding_boxes.txt and the folder images)",

@@ -1,8 +1,8 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets.image_list import ImageList
+from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset
 
 

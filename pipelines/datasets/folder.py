@@ -1,12 +1,9 @@
-import collections
-
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
 from pipelines.invalid import first_five, leave_out, warn
-from pipelines.unreadable import unfit, unreadable
+from pipelines.preprocessing import Augmentation
 from tfdml.images.image_files import SUFFIXES, class_folders, is_image
 
 
@@ -15,8 +12,7 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
     The first half of the classes in sorted order (rounded down) is for training, the rest for
     testing. Hidden files are ignored; files without a suffix of `SUFFIXES` and folders inside a
-    class folder are ignored with a warning. Images are listed and only read with `skip_invalid`,
-    which skips links to other images and sub-folders without images too.
+    class folder are ignored with a warning. Images are only read with `skip_invalid`.
     """
     classes = _find_classes(data_dir)
     empty = [name for name, paths in classes.items() if not paths]
@@ -25,11 +21,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
     paths = [str(path) for name in names for path in classes[name]]
     labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
     images = ImageList(paths, labels, dict(enumerate(names)), parts=first_half(labels))
-    broken = unreadable(paths) if skip_invalid else unfit(paths)
-    images = images.without_unreadable(broken, skip_invalid).without_repeated(skip_invalid)
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}
-    return checked_dataset("folder", images, skip_invalid, training, check_files=False, **defaults)
+    return checked_dataset("folder", images, skip_invalid, training, **defaults)
 
 
 def _find_classes(data_dir):
@@ -40,17 +34,13 @@ def _find_classes(data_dir):
         raise FileNotFoundError(f"{needed}; there is no {folder}")
     if not folder.is_dir():
         raise ValueError(f"{needed}; {folder} is a file")
-    classes, others, inner = {}, collections.Counter(), []
+    classes, ignored = {}, []
     for name, paths in class_folders(folder).items():
         classes[name] = list(filter(is_image, paths))
-        ignored = [path for path in paths if not is_image(path)]
-        others.update(path.suffix.lower() or "no suffix" for path in ignored if path.is_file())
-        inner += [f"{name}/{path.name}" for path in ignored if _holds_files(path)]
-    if others:
-        listed = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
-        warn(f"ignored files that do not end in {', '.join(SUFFIXES)}: {listed}")
-    if inner:
-        warn(f"ignored {len(inner)} folders inside those of the classes: {first_five(inner)}")
+        ignored += [f"{name}/{path.name}" for path in paths if not is_image(path)]
+    if ignored:
+        others = f"ignored {len(ignored)} files and folders that do not end in"
+        warn(f"{others} {', '.join(SUFFIXES)}: {first_five(ignored)}")
     with_images = sum(map(bool, classes.values()))
     if with_images < 2:
         needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)})"
@@ -58,7 +48,3 @@ def _find_classes(data_dir):
         parts = "4 or more to train: the first half is trained on, the others are scored"
         raise ValueError(f"{needed}, one per class, and {parts}. {found}")
     return classes
-
-
-def _holds_files(path):
-    return any(inner.is_file() and not inner.name.startswith(".") for inner in path.rglob("*"))

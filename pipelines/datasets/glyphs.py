@@ -11,8 +11,8 @@ from PIL import Image, ImageFont
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets.image_list import ImageList
+from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset
 
 # The text faces. Computer Modern is left out: its files are not Unicode-encoded.

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.augmentation import Augmentation
 from pipelines.boxes import cut_to_images
 from pipelines.invalid import Invalid, leave_out, warn
+from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset, Split
 from pipelines.unreadable import unreadable
 from tfdml.checks import check
 from tfdml.files import identity
+from tfdml.images.image_files import is_utf8
 
 PARTS = ("train", "test", "gallery")  # caches number them in this order
 IMAGE_SIZE = (224, 224, 3)
@@ -43,13 +44,6 @@ class ImageList(Split):
     def without(self, rows):
         """The list without some rows, given by their numbers."""
         return self.subset(~np.isin(np.arange(len(self.labels)), list(rows)))
-
-    def without_unreadable(self, reasons, skip_invalid):
-        """The list without the images of pairs of a row and why it cannot be read."""
-        reasons = dict(reasons)
-        found = [f"{self.images[row]} ({reason})" for row, reason in reasons.items()]
-        leave_out("images that cannot be read", found, skip_invalid)
-        return self.without(reasons)
 
     def without_repeated(self, skip_invalid):
         """The list without the images whose file it has before, by that path or another."""
@@ -91,13 +85,17 @@ def checked_dataset(
     _check_counts(name, images, counts or {}, skip_invalid)
     needed_parts = ["train", "test", *["gallery"] * ("gallery" in images.parts)]
     if check_files and images.holds_paths:
-        missing = [row for row, path in enumerate(images.images) if not os.path.isfile(path)]
-        paths, total = images.images[missing].tolist(), len(images.labels)
-        error = FileNotFoundError
-        leave_out("images that are missing", paths, skip_invalid, error, where, total)
-        images = images.without(missing).without_repeated(skip_invalid)
+        paths, total = images.images.tolist(), len(images.labels)
+        fits = [is_utf8(path) and os.path.isfile(path) for path in paths]
+        lost = [path for path, fit in zip(paths, fits, strict=True) if not fit]
+        what = "images that are missing, or whose name is not UTF-8"
+        leave_out(what, lost, skip_invalid, FileNotFoundError, where, total)
+        images = images.subset(fits).without_repeated(skip_invalid)
         if skip_invalid:
-            images = images.without_unreadable(unreadable(images.images), skip_invalid)
+            reasons = dict(unreadable(images.images))
+            found = [f"{images.images[row]} ({reason})" for row, reason in reasons.items()]
+            leave_out("images that cannot be read", found, skip_invalid)
+            images = images.without(reasons)
     if training and images.labels.ndim == 1:
         images = images.without_single(skip_invalid)
     for part in needed_parts:

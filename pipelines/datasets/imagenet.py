@@ -6,20 +6,18 @@ import numpy as np
 
 from pipelines.datasets.archive import Archive
 from pipelines.datasets.image_list import ImageList
-from pipelines.invalid import leave_out, warn
+from pipelines.invalid import leave_out
+from tfdml.checks import check
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 SYNSETS = {"imagenet2010": (1000, 800), "imagenet10k": (10184, 1000)}  # all, and the training ones
-TITLES = {"imagenet2010": "ImageNet 2010", "imagenet10k": "ImageNet-10K"}
 LIST = "train_synsets.txt"
 ARCHIVE = Archive(
     "imagenet",
-    "ImageNet",
-    folder="train",
-    source="the archives of the synsets of {}, such as n01440764.tar, each unpacked to a folder of "
-    "its name",
+    folder="ImageNet2010",
+    source="the archives of the synsets, such as n01440764.tar, each unpacked to a folder of its "
+    f"name, and {LIST}, the names of those that train, one a line",
 )
-SEED = 0  # of the draw of classes if there is no list
 
 
 def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010"):
@@ -29,10 +27,9 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
     ImageNet-10K has 10,184: 1,000 to train, in the papers those of ImageNet 2010, and all others to
     test, for transfer.
 
-    The file `train_synsets.txt` in the folder names the training synsets, one a line. Without it
-    they are drawn at random with seed 0, with a warning: these are not the papers' classes. Images
-    are only looked at beforehand with `skip_invalid`. The folders of the synsets, such as
-    `n01440764`, are in `data_dir` or in its folder `train`.
+    `data_dir` has the folders of the synsets, such as `n01440764`, and the file `train_synsets.txt`
+    with the names of those that train, one a line. Images are only looked at beforehand with
+    `skip_invalid`.
 
     Source:
         Deng, Dong, Socher, Li, Li, Fei-Fei. ImageNet: a large-scale hierarchical image database.
@@ -40,17 +37,17 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
         PAMI 2013.
         Differs: ImageNet-10K tests on the synsets not trained on; the papers test on all.
     """
-    source = ARCHIVE.source.format(TITLES[name])
-    archive = dataclasses.replace(ARCHIVE, name=name, title=TITLES[name], source=source)
-    root = archive.given(data_dir, "folders such as n01440764")
-    found = _synsets(root) or _synsets(root / archive.folder)
-    if not found:
-        raise archive.missing(root / "n01440764")
+    archive = dataclasses.replace(ARCHIVE, name=name)
+    root = archive.root(data_dir, [LIST])
+    found = _synsets(root)
     empty = sorted(synset for synset in found if not found[synset])
     leave_out("folders without images", empty, skip_invalid)
     synsets = sorted(set(found).difference(empty))
     total, trained = SYNSETS[name]
-    chosen = _chosen(archive, root / LIST, synsets, empty, trained)
+    chosen = {synset for (synset,) in archive.rows(root / LIST, ("synset",))}
+    unknown = sorted(chosen.difference(found))
+    expected = f"{root / LIST} must name existing folders"
+    check(not unknown, expected, unknown=len(unknown), first=unknown[:1])
     counts = [len(found[synset]) for synset in synsets]
     paths = [path for synset in synsets for path in found[synset]]
     labels = np.repeat(np.arange(len(synsets)), counts)
@@ -62,8 +59,6 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name="imagenet2010
 
 def _synsets(folder):
     """{synset: paths of its images} of a folder."""
-    if not folder.is_dir():
-        return {}
     return {
         synset.name: sorted(
             image.path
@@ -73,18 +68,3 @@ def _synsets(folder):
         for synset in os.scandir(folder)
         if re.fullmatch(r"n\d{8}", synset.name) and synset.is_dir()
     }
-
-
-def _chosen(archive, path, synsets, empty, count):
-    """The training synsets: those of the list, or drawn if there is none."""
-    if path.is_file():
-        listed = {synset for (synset,) in archive.rows(path, ("synset",))}
-        unknown = sorted(listed.difference(synsets, empty))
-        if unknown:
-            received = f"Received: {len(unknown)} others, such as {unknown[0]!r}"
-            raise ValueError(f"{path} must name existing folders. {received}")
-        return listed
-    count = min(count, len(synsets))
-    drawn = f"{count:,} of {len(synsets):,} synsets are drawn to train, with seed {SEED}"
-    warn(f"there is no {path.name}: {drawn}; they are not those of the papers")
-    return set(np.random.default_rng(SEED).choice(synsets, count, replace=False).tolist())

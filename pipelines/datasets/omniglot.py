@@ -1,8 +1,8 @@
 import numpy as np
 import tensorflow as tf
 
-from pipelines.augmentation import Augmentation
 from pipelines.datasets.tfds_images import batches_of, prepared
+from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset, Split
 from tfdml.images.decoding import resize
 

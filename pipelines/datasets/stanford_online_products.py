@@ -3,7 +3,6 @@ from pipelines.datasets.image_list import ImageList
 
 ARCHIVE = Archive(
     "stanford_online_products",
-    "Stanford Online Products",
     folder="Stanford_Online_Products",
     source="Stanford_Online_Products.zip of Stanford's CVGL (Ebay_train.txt, Ebay_test.txt and "
     "twelve folders such as bicycle_final)",

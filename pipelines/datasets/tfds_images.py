@@ -5,20 +5,18 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from pipelines.augmentation import Augmentation
-from pipelines.datasets import cars196, cub200, image_list
-from pipelines.datasets.image_list import ImageList
+from pipelines.datasets.image_list import IMAGE_SIZE, ImageList, checked_dataset, first_half
 from pipelines.loading import on_all_cores
-from tfdml.checks import check, check_fits, nearest
+from pipelines.preprocessing import Augmentation
+from tfdml.checks import check, check_fits
 from tfdml.images.decoding import decode, resize
 from tfdml.quiet import progress
 
 SIDE = 256  # pixels that larger images, and images of several sizes, are resized to
 PARTS = ("train", "validation", "test")
-COUNTS = {"caltech_birds2011": cub200.COUNTS, "cars196": cars196.COUNTS}
 
 
-def load(data_dir=None, skip_invalid=False, training=True, *, name, download=False):
+def load(data_dir=None, skip_invalid=False, training=True, *, name):
     """Any labelled image set of TensorFlow Datasets, its classes split into halves.
 
     Its splits named train, validation and test are merged; a set without them must have a single
@@ -29,41 +27,32 @@ def load(data_dir=None, skip_invalid=False, training=True, *, name, download=Fal
     to 256 x 256 pixels, 196,608 bytes each; while they are read, twice. The name may have a config
     or version, such as `mnist:3.*.*`.
     """
-    builder = prepared(name, data_dir, download)
+    builder = prepared(name, data_dir)
     features = builder.info.features
     keys = _keys(name, builder.info)
     shape = features[keys[0]].shape
     as_they_are = None not in shape and max(shape[:2]) <= SIDE
-    size = shape if as_they_are else (SIDE, SIDE, shape[2])
-    images, labels = _read(builder, keys, size)
-    names, parts = dict(enumerate(features[keys[1]].names or [])), image_list.first_half(labels)
-    options: dict[str, Any] = {"counts": COUNTS.get(builder.name)}
+    size = (SIDE, SIDE, shape[2])
+    options: dict[str, Any] = {"image_size": (*IMAGE_SIZE[:2], shape[2])}
     if as_they_are:
-        options |= {"image_size": size, "augmentation": Augmentation()}
-    else:
-        options |= {"image_size": (*image_list.IMAGE_SIZE[:2], shape[2])}
-    listed = ImageList(images, labels, names, parts=parts)
-    return image_list.checked_dataset(f"tfds:{name}", listed, skip_invalid, training, **options)
+        size, options = shape, {"image_size": shape, "augmentation": Augmentation()}
+    images, labels = _read(builder, keys, size)
+    names = dict(enumerate(features[keys[1]].names or []))
+    listed = ImageList(images, labels, names, parts=first_half(labels))
+    return checked_dataset(f"tfds:{name}", listed, skip_invalid, training, **options)
 
 
-def prepared(name, data_dir, download=None):
-    """The builder of a set that TFDS has prepared, or may download; `download` is None if never."""
+def prepared(name, data_dir):
+    """The builder of a set that TFDS has prepared; nothing is downloaded."""
     try:
         builder = tfds.builder(name, data_dir=data_dir)
-    except tfds.core.DatasetNotFoundError as error:
-        closest = nearest(name, tfds.list_builders())
-        hint = f" Did you mean 'tfds:{closest}'?" if closest else ""
-        raise ValueError(f"TensorFlow Datasets has no set {name!r}.{hint}") from error
-    except ValueError as error:  # invalid name, config or version
-        cause = str(error).splitlines()[0]
+    except ValueError as error:  # an unknown or invalid name, config or version
+        cause = str(error).strip().splitlines()[0]
         raise ValueError(f"TensorFlow Datasets cannot load {name!r} ({cause})") from error
-    if download:
-        builder.download_and_prepare()  # unless it is
-    elif not builder.data_path.exists():
+    if not builder.data_path.exists():
         chosen = f" --data_dir {data_dir}" if data_dir else ""
-        also = "" if download is None else ", or in Python with download=True"
         lost = f"{name} is not prepared in {builder.data_path}"
-        raise FileNotFoundError(f"{lost}. Prepare it by: tfds build {name}{chosen}{also}")
+        raise FileNotFoundError(f"{lost}. Prepare it by: tfds build {name}{chosen}")
     return builder
 
 
@@ -106,9 +95,6 @@ def _read(builder, keys, size):
     total = sum(found[part].num_examples for part in parts)
     twice = 2 * total * math.prod(size)  # the parts are copies
     check_fits(twice, "twice the images", dataset=f"tfds:{builder.name}", images=total)
-    images, labels, rows = np.empty((total, *size), np.uint8), np.empty(total, np.int64), 0
-    for some, ids in batches_of(builder, parts, keys, read):
-        kept = ids >= 0
-        end = rows + kept.sum()
-        images[rows:end], labels[rows:end], rows = some[kept], ids[kept], end
-    return images[:rows], labels[:rows]
+    batches = batches_of(builder, parts, keys, read)
+    labelled = ((images[ids >= 0], ids[ids >= 0]) for images, ids in batches)
+    return map(np.concatenate, zip(*labelled, strict=True))

@@ -8,7 +8,6 @@ from pipelines.split import draw_gallery
 
 ARCHIVE = Archive(
     "vehicle_id",
-    "VehicleID",
     folder="VehicleID_V1.0",
     source="VehicleID_V1.0 of Peking University's PKU-VehicleID (the folders image, "
     "train_test_split and attribute), which its authors give out on request",

@@ -77,26 +77,6 @@ def test_counts_are_those_of_the_released_list():
     assert pairs.dtype == np.int32
 
 
-def test_a_batch_has_about_as_many_pairs_of_one_class_as_of_two():
-    labels = labels_of([5] * 300)
-    batches = take(40, labels, 128).reshape(40, 2, 64)
-    shares = (labels[batches[:, 0]] == labels[batches[:, 1]]).mean(axis=1)
-    assert 0.25 < shares.min() < shares.max() < 0.75
-    np.testing.assert_allclose(shares.mean(), 0.5, atol=0.04)
-
-
-def test_a_negative_is_any_image_of_other_classes():
-    labels = labels_of([3] * 10)
-    drawn = np.zeros((30, 30), int)
-    for seed in range(300):
-        _, _, negatives = kinds(labels, all_pairs(labels, 1, seed).T.tolist())
-        np.add.at(drawn, tuple(np.transpose(negatives)), 1)
-    same = labels[:, None] == labels
-    assert (drawn[same] == 0).all()
-    # 300 times 2 of 27 others: mean 22.2, standard deviation 4.5: almost 5 of them.
-    np.testing.assert_allclose(drawn[~same], 22.2, atol=22)
-
-
 def test_few_classes_of_many_images_use_each_negative_equally_often():
     labels = labels_of([30, 30, 30])
     pairs = all_pairs(labels, 1, seed=3).T.tolist()
@@ -107,15 +87,11 @@ def test_few_classes_of_many_images_use_each_negative_equally_often():
         assert set(rights.values()) == {8}
 
 
-def test_the_same_list_comes_again_unless_it_is_shuffled_anew():
-    labels = labels_of([2, 3, 4, 5, 3, 2, 4, 4])
-    epoch = epoch_of([2, 3, 4, 5, 3, 2, 4, 4], 5)[2]
-    again = take(2 * epoch, labels, 10)
+def test_every_epoch_has_the_same_list():
+    counts = [2, 3, 4, 5, 3, 2, 4, 4]
+    epoch = epoch_of(counts, 5)[2]
+    again = take(2 * epoch, labels_of(counts), 10)
     np.testing.assert_array_equal(again[:epoch], again[epoch:])
-    anew = take(2 * epoch, labels, 10, reshuffle=True)
-    assert as_pairs(anew[:epoch]) != as_pairs(anew[epoch:])
-    for half in (anew[:epoch], anew[epoch:]):
-        assert sorted(as_pairs(half)) == sorted(as_pairs(again[:epoch]))
 
 
 def test_warns_if_no_class_has_two_images():
@@ -257,9 +233,7 @@ def test_refreshes_are_counted_from_the_first_step(tables):
     [
         ({"batch_size": 6}, ValueError, "`batch_size` must be a multiple of 4. Received: batch_s"),
         ({"batch_size": 2}, ValueError, "`batch_size` must be >= 4. Received: batch_size=2"),
-        ({"batch_size": "8"}, TypeError, "`batch_size` must be an integer"),
         ({"refresh_every": 0}, ValueError, "`refresh_every` must be >= 1"),
-        ({"refresh_every": 1.0}, TypeError, "`refresh_every` must be an integer"),
         ({"labels": [1] * 9}, ValueError, "negative pairs need 2 classes or more. Received: clas"),
         ({"labels": range(9)}, ValueError, "pairs than there are. Received: pairs=0, of a batch=2"),
         ({"labels": [0, 0, 0, 0, 1, 1, 1, 2, 2]}, ValueError, "class. Received: batch_size=8, oth"),
@@ -291,8 +265,6 @@ def test_rejects_embeddings_that_cannot_be(embeddings, message):
         ({"hard_neighbours": True}, TypeError, "must be a `HardNeighbours` or None. Received: ha"),
         ({"batch_size": 4}, ValueError, "Received: batch_size=4, hard_neighbours.batch_size=8"),
         ({"split": numbered_split([2] * 8)}, ValueError, "must have the labels of the split"),
-        ({"start_step": -5}, ValueError, "`start_step` must be >= 0"),
-        ({"reshuffle": "no"}, TypeError, "`reshuffle` must be true or false"),
     ],
 )
 def test_batches_reject_neighbours_of_others(options, error, message):

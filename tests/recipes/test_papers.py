@@ -145,7 +145,7 @@ def test_the_chosen_recipes_have_every_choice_of_all():
     ("name", "archive"),
     [
         ("lifted/cub200_lifted", "CUB_200_2011.tgz of Caltech-UCSD Birds 200-2011"),
-        ("pddm/imagenet10k_transfer", "the archives of the synsets of ImageNet-10K"),
+        ("pddm/imagenet10k_transfer", "the archives of the synsets, such as n01440764.tar"),
     ],
 )
 def test_says_what_to_get_where_the_images_are_not_there(name, archive, tmp_path):

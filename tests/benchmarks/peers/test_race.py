@@ -41,9 +41,8 @@ def run(results, cases, score):
             scored = score(own.get("objective"), own.get("trial"), side)
             outputs = {f"recall@{k}": scored for k in (1, 2, 4, 8)} | {"steps": 1234.0}
             sides[side] = {"stopped": scored} if isinstance(scored, str) else {"outputs": outputs}
-        differences = {"pml": {n: {"absolute": 1e-7} for n in ("embeddings", "augmented")}}
         described = {"case": case.description(), "computer": "", "load": 0.0, "sides": sides}
-        results.add(case, {**described, "differences": differences})
+        results.add(case, {**described, "differences": {}})
 
 
 def by_side(objective, trial, side):
@@ -123,24 +122,6 @@ def test_the_recipe_runs_beside_the_best_in_the_same_time(
     [(module, own)] = race.Case(**results.records[keys[0]]["case"]).sides.values()
     assert module.endswith("tfdml_race")
     assert own["recipe"] == {"loss": "ntxent", "classes_per_batch": 32}
-    trial = "ntxent, recipes/best/recommended.yaml omniglot"
-    row = f"| 10 seconds | tfdml, recipes/best | {trial} | 1,234 ± 0 |"
-    assert row in page_of(results, [race])
-
-
-def test_the_page_has_runs_and_search(arguments, results):
-    for _ in range(2):
-        run(results, list(race.cases(arguments, results)), by_side)
-    text = page_of(results, [race])
-    assert "differ by 1e-07 at most" in text
-    row = "| 10 seconds | tfdml | circle, other rate | 1,234 ± 0 | 50.0 ± 0.0 | 50.0 ± 0.0 |"
-    assert row in text
-    assert "| Recall@1 (steps) in the search, 40 s each | tfdml, as it is |" in text
-    assert "| circle | 25.0 (1,234) | **50.0** (1,234) | 25.0 (1,234) | **50.0** (1,234) |" in text
-    assert (
-        "| CosFace | 25.0 (1,234) | 25.0 (1,234) | 25.0 (1,234) | > 8 GB | > 8 GB | > 8 GB |"
-        in text
-    )
 
 
 def test_a_side_whose_trials_all_stopped_has_no_runs(arguments, results):

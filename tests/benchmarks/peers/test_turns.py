@@ -41,30 +41,13 @@ def test_a_side_that_is_too_slow_is_stopped_and_the_others_go_on(measured):
     assert record["differences"] == {}
 
 
-@pytest.mark.slow
-def test_a_slow_side_has_fewer_rounds(measured):
-    record = measured({"a": {}, "b": {"sleeps": 0.6}}, seconds=1.0, rounds=4)
-    assert len(record["sides"]["a"]["rounds"]) == 4
-    assert len(record["sides"]["b"]["rounds"]) == 2
-
-
-def test_a_side_that_holds_too_much_is_stopped(measured):
-    record = measured({"a": {"megabytes": 1}, "b": {"megabytes": 600}}, gigabytes=0.4)
-    assert record["sides"]["b"] == {"stopped": "> 0.4 GB"}
-    assert 0.9 < record["sides"]["a"]["megabytes"] < 20
-
-
-def test_a_side_that_fails_says_why(measured):
-    record = measured({"a": {"fails": True}, "b": {}, "c": {}})
+def test_a_side_that_fails_or_holds_too_much_says_so(measured):
+    sides = {"a": {"fails": True}, "b": {"megabytes": 1}, "c": {"megabytes": 600}}
+    record = measured(sides, gigabytes=0.4)
     assert record["sides"]["a"] == {"stopped": "failed: ValueError: of no use"}
-    assert "seconds" in record["sides"]["b"]
+    assert 0.9 < record["sides"]["b"]["megabytes"] < 20
+    assert record["sides"]["c"] == {"stopped": "> 0.4 GB"}
     assert record["differences"] == {}  # from the first side, which has none
-
-
-def test_without_rounds_each_side_works_once(measured, tmp_path):
-    record = measured({"a": {}, "b": {}}, rounds=0)
-    assert (tmp_path / "turns").read_text() == "ab"
-    assert "rounds" not in record["sides"]["a"]
 
 
 def test_differences_are_relative_to_the_larger_side():

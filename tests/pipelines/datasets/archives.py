@@ -95,11 +95,6 @@ def write_divided_cars(folder):
         annotations = {"annotations": structures([*EDGES, "class", "fname"], rows)}
         file = {"train": "devkit/cars_train_annos.mat", "test": "cars_test_annos_withlabels.mat"}
         savemat(root / file[part], annotations)
-        without = [(*row[:4], row[5]) for row in rows]
-        savemat(
-            root / "devkit" / f"cars_{part}_annos_nolabels.mat",
-            {"annotations": structures([*EDGES, "fname"], without)},
-        )
     savemat(root / "devkit" / "cars_meta.mat", {"class_names": cells(CAR_NAMES)})
     return root
 

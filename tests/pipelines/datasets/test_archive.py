@@ -29,7 +29,6 @@ FILES = [
     ("cub200", "images.txt"),
     ("in_shop", "Eval/list_eval_partition.txt"),
     ("in_shop", "Anno/list_bbox_inshop.txt"),
-    ("in_shop", "Img/img"),
     ("stanford_online_products", "Ebay_train.txt"),
     ("stanford_online_products", "Ebay_test.txt"),
     ("vehicle_id", "train_test_split/train_list.txt"),
@@ -59,8 +58,7 @@ def test_the_folder_or_its_parent_is_loaded(name, small):
         assert [sorted(split.labels) for split in dataset.splits.values()] == [
             sorted(labels) for labels in LABELS[name]
         ]
-        batch = next(iter(pipelines.evaluation_batches(dataset.both(), dataset.image_size)))
-        assert batch.shape == (len(dataset.both().labels), 224, 224, 3)
+        assert dataset.image_size == (224, 224, 3)
     assert all(split.boxes is None for split in load(name, root, boxes=None).splits.values())
 
 
@@ -72,8 +70,7 @@ def test_says_what_is_wanted_where_nothing_is(name, tmp_path):
         load(name, None)
     with pytest.raises(FileNotFoundError, match=rf"{source}\. There is no .*/missing"):
         load(name, tmp_path / "missing")
-    title = re.escape(module.ARCHIVE.title)
-    with pytest.raises(FileNotFoundError, match=rf"{title} must have .*{tmp_path}/.*{source}"):
+    with pytest.raises(FileNotFoundError, match=rf"{name!r} must have .*{tmp_path}/.*{source}"):
         load(name, tmp_path)
 
 
@@ -104,24 +101,6 @@ def test_other_counts_than_published_are_rejected_or_reported(name, small, monke
     assert warned[0].filename == __file__
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "columns"),
-    [
-        ("cub200", "image_class_labels.txt", "id class"),
-        ("stanford_online_products", "Ebay_train.txt", "image_id class_id super_class_id path"),
-        ("vehicle_id", "train_test_split/train_list.txt", "image vehicle"),
-    ],
-)
-def test_names_the_line_where_a_list_is_cut_off(name, file, columns, small):
-    path = small(name) / file
-    whole = path.read_text()
-    path.write_text(whole.rpartition(" ")[0])
-    number, line = len(whole.splitlines()), whole.splitlines()[-1].rpartition(" ")[0]
-    message = rf"line {number} must be `{columns}`; .*Received: '{line}'"
-    with pytest.raises(ValueError, match=message):
-        load(name, path.parents[file.count("/")])
-
-
 def test_a_list_is_text_with_a_line_for_every_image(small):
     root = small("cub200")
     path, before = root / "image_class_labels.txt", load("cub200", root)
@@ -129,7 +108,7 @@ def test_a_list_is_text_with_a_line_for_every_image(small):
     path.write_bytes(b"\xef\xbb\xbf" + whole.encode())  # the mark of UTF-8
     assert load("cub200", root).train.labels.tolist() == before.train.labels.tolist()
     for content, message in (
-        (whole.replace("3 1\n", "3 one\n"), r"labels\.txt, line 3 must be .*Received: '3 one'"),
+        (whole.replace("3 1\n", "3 one\n"), r"labels\.txt, line 3 must be `id class`; .*: '3 one'"),
         (whole[: whole.index("8 4")], "a line for every image; .*without=3, first=8"),
         ("", r"labels\.txt must hold a list; .*lines=0"),
         ("\xff", r"labels\.txt must be a text file"),
@@ -142,20 +121,20 @@ def test_a_list_is_text_with_a_line_for_every_image(small):
 def test_images_that_are_missing_or_cannot_be_read_are_named_or_left_out(small, recwarn):
     root = small("cub200")
     (root / "images" / "001.Black_footed_Albatross" / "Photo_1_3.jpg").unlink()
-    with pytest.raises(FileNotFoundError, match=r"1 of 10 images that are missing: .*Photo_1_3"):
+    with pytest.raises(FileNotFoundError, match=r"1 of 10 images that are missing, .*Photo_1_3"):
         load("cub200", root)
     (root / "images" / "004.Groove_billed_Ani" / "Photo_0_4.jpg").write_bytes(b"cut")
     dataset = load("cub200", root, skip_invalid=True)
     assert dataset.train.boxes[:, 0].tolist() == [1, 3, 4, 5]  # those of the images left
     assert len(dataset.test.labels) == 4
     reported = [str(warning.message) for warning in recwarn]
-    assert re.match(r"left out 1 of 10 images that are missing: .*Photo_1_3\.jpg$", reported[0])
+    assert re.match(r"left out 1 of 10 images that are missing, .*Photo_1_3\.jpg$", reported[0])
     assert re.match(r"left out 1 images that cannot be read: .*\(3 bytes, .*\)$", reported[1])
     assert {warning.filename for warning in recwarn} == {__file__}
 
 
 def test_only_some_have_boxes():
-    message = r"'vehicle_id' has no boxes.* boxes: cars196, csv, cub200, in_shop\."
+    message = "can be `annotated` for cars196, csv, cub200, in_shop, .*dataset='vehicle_id'"
     with pytest.raises(ValueError, match=message):
         pipelines.load("vehicle_id", boxes="annotated")
 

@@ -5,6 +5,7 @@ import archives
 import pytest
 
 import pipelines
+from pipelines import load
 from pipelines.split import draw_gallery
 
 
@@ -21,23 +22,14 @@ def table(tmp_path):
     return write
 
 
-def load(path, **options):
-    return pipelines.load("csv", data_dir=path, **options)
-
-
-def test_a_hidden_file_is_no_table(table):
-    path = table("path,label", *NINE)
-    (path.parent / "._images.csv").write_text("of macOS")
-    assert load(path.parent).train.names == ["a"]
-
-
 NINE = [f"photos/{i}.png,{label}" for i, label in enumerate("cabcababa")]
 
 
 def test_the_first_half_of_the_classes_trains(table):
     path = table("path,label", *NINE)
+    (path.parent / "._images.csv").write_text("a hidden file, of macOS")
     for data_dir in (path, path.parent):
-        dataset = load(data_dir)
+        dataset = load("csv", data_dir)
         assert dataset.train.names == ["a"]
         assert dataset.test.names == ["b", "c"]
         names = [pathlib.Path(image).name for image in dataset.train.images]
@@ -46,32 +38,24 @@ def test_the_first_half_of_the_classes_trains(table):
         assert dataset.train.super_labels is None
 
 
-def test_numbers_are_sorted_as_numbers(table):
-    several = load(table("path,labels,split", "a.png,10.0;9,train", "b.png,10,test"))
+def test_whole_numbers_are_sorted_as_numbers_and_others_are_names(table):
+    several = load("csv", table("path,labels,split", "a.png,10;9,train", "b.png,10,test"))
     assert several.train.class_names == {0: "9", 1: "10"}
     rows = [f"{label}_{image}.png" for label in (2**40 + 1, 10, 9, -3) for image in "ab"]
-    dataset = load(table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
+    dataset = load("csv", table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
     assert dataset.train.labels.tolist() == [9, 9, -3, -3]
     assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
-
-
-def test_numbers_with_a_point_are_whole_numbers(table):
-    rows = ["a.png,7.0,1.0", "b.png,10.0,1.", "c.png,7,1", "d.png,4.006381333931e+12,2.0"]
-    dataset = load(table("path,label,super_label", *rows), training=False)
-    assert dataset.train.class_names == dataset.test.class_names
-    assert dataset.train.class_names == {n: str(n) for n in (7, 10, 4006381333931)}
-    assert dataset.both().super_labels.tolist() == [1, 1, 1, 2]
-
-
-@pytest.mark.parametrize("names", [["9.3", "9.5", "900 S"], ["38e7411", "1e5", "7"]])
-def test_names_may_look_like_numbers(table, names):
-    dataset = load(table("path,label", *map("{0}.png,{0}".format, names)), training=False)
-    assert sorted(dataset.train.class_names.values()) == sorted(names)
+    names = load(
+        "csv",
+        table("path,label", *map("{0}.png,{0}".format, ["9", "900 S", "10.0"])),
+        training=False,
+    )
+    assert names.both().class_names == {0: "10.0", 1: "9", 2: "900 S"}
 
 
 def test_the_split_may_be_given(table):
     rows = ["a.png,x,train,u", "b.png,x,train,u", "c.png,y,query,v", "d.png,y,gallery,v"]
-    dataset = load(table("path, label, split, super_label", *rows, "e.png,z,test,u"))
+    dataset = load("csv", table("path, label, split, super_label", *rows, "e.png,z,test,u"))
     assert dataset.train.names == ["x"]
     assert [pathlib.Path(i).name for i in dataset.test.images] == ["c.png", "e.png"]
     assert dataset.gallery.names == ["y"]
@@ -79,15 +63,18 @@ def test_the_split_may_be_given(table):
     assert dataset.test.super_labels.tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("spelling", ["link/a.png", "{folder}/photos/a.png", "hard.png"])
-def test_an_image_is_listed_once_however_its_path_is_written(table, tmp_path, spelling):
+def test_an_image_is_taken_once_however_its_path_is_written(table, tmp_path):
     path = table("path,label", *(f"photos/{name}.png,{name in 'ab'}" for name in "abcd"))
     (tmp_path / "link").symlink_to("photos")
     os.link(tmp_path / "photos" / "a.png", tmp_path / "hard.png")
-    spelling = spelling.format(folder=tmp_path)
-    path.write_text(f"{path.read_text()}{spelling},x\n")
-    with pytest.raises(ValueError, match=f"once. Received twice: photos/a.png and {spelling}"):
-        load(path)
+    spellings = ["photos/a.png", "link/a.png", f"{tmp_path}/photos/a.png", "hard.png"]
+    path.write_text(path.read_text() + "".join(f"{spelling},x\n" for spelling in spellings))
+    with pytest.raises(
+        ValueError, match=r"4 images that are files listed before: .*\(as .*/a\.png"
+    ):
+        load("csv", path)
+    with pytest.warns(UserWarning, match="left out 4 images"):
+        assert load("csv", path, skip_invalid=True).both().labels.tolist() == [0, 0, 1, 1]
 
 
 def test_images_of_one_name_are_two(table, tmp_path, monkeypatch):
@@ -99,7 +86,12 @@ def test_images_of_one_name_are_two(table, tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("\nx/1.png", "\n~/x/1.png"))
     lines = [f"{image},0,0,{right},1\n" for image, right in boxes.items()]
     (tmp_path / "boxes.txt").write_text("".join(["path,x1,y1,x2,y2\n", *lines]))
-    assert load(path, boxes=tmp_path / "boxes.txt").both().boxes[:, 2].tolist() == [1, 2, 3, 4]
+    assert load("csv", path, boxes=tmp_path / "boxes.txt").both().boxes[:, 2].tolist() == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 def test_a_gallery_of_which_no_image_is_left_is_an_error(table, tmp_path):
@@ -110,7 +102,7 @@ def test_a_gallery_of_which_no_image_is_left_is_an_error(table, tmp_path):
         pytest.warns(UserWarning, match="1 of 5 images that are missing"),
         pytest.raises(ValueError, match=r"and those of its gallery\. Received: gallery=0"),
     ):
-        load(path, skip_invalid=True)
+        load("csv", path, skip_invalid=True)
 
 
 BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6,20,8"]
@@ -118,23 +110,15 @@ BOXED = ["a.png,x,0,0,20,16", "b.png,x,1,2,3,4", "c.png,y,5,6,7,8", "d.png,y,5,6
 
 def test_boxes_are_taken_when_asked_for(table):
     path = table("path,label,x1,y1,x2,y2", *BOXED)
-    assert load(path).train.boxes is None
-    dataset = load(path, boxes="annotated")
+    assert load("csv", path).train.boxes is None
+    dataset = load("csv", path, boxes="annotated")
     assert dataset.train.boxes.tolist() == [[0, 0, 20, 16], [1, 2, 3, 4]]
     assert dataset.test.boxes.tolist() == [[5, 6, 7, 8], [5, 6, 20, 8]]
-
-
-def test_a_box_beyond_its_image_is_rejected(table):
-    path = table("path,label,x1,y1,x2,y2", *BOXED[:3], "d.png,y,5,6,21,8")
-    load(path)
+    path.write_text(path.read_text().replace("20,8", "21,8"))
     with pytest.raises(ValueError, match=r"d\.png: a box must be inside .*\[5, 6, 21, 8\]"):
-        load(path, boxes="annotated")
-
-
-def test_boxes_need_their_columns(table):
-    path = table("path,label", *NINE)
+        load("csv", path, boxes="annotated")
     with pytest.raises(ValueError, match=r"images\.csv must have the columns x1,y1,x2,y2"):
-        load(path, boxes="annotated")
+        load("csv", table("path,label", *NINE), boxes="annotated")
 
 
 @pytest.mark.parametrize(
@@ -150,47 +134,45 @@ def test_boxes_need_their_columns(table):
         ("path,label\na.png,\n", r"line 2 must have path,label\. Received: 'a\.png,'"),
         ("path,label\na.png,1\nb.png,NaN\n", r"line 3 must have a label\. .*'b\.png,NaN'"),
         ("path,labels,split\na.png,1; nan,test\n", r"line 2 must have a label"),
-        ("path,label\na.png,1\nb.png,2.5\n", r"line 3: `label` must be .*received=2\.5"),
-        ("path,label\na.png,4.00638E+12\n", r"exact whole number\. Received: .*4\.00638E\+12"),
-        ("path,label\na.png,9007199254740992.0\n", r"line 2: `label` must be a name or an exact"),
-        ("path,label,super_label\na.png,a,1e+999\n", r"line 2: `super_label` must be a name or"),
-        ("path,label\na.png,1\na.png,2\n", r"list an image once\. Received twice: a\.png"),
         ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, test, query"),
         ("path,label,x1,y1,x2,y2\na.png,1,0,0,0,1\n", r"line 2: a box must .*'0,0,0,1'"),
         ('path,label\n"a.png,1\n', r"must be a CSV file in UTF-8"),
-        ("path,label\na.png,1\nb.png,2\n", r"2 of 2 images that are missing: .*a\.png"),
+        (
+            "path,label\na.png,1\nb.png,2\n",
+            r"2 of 2 images that are missing, .*/a\.png.* relative to /",
+        ),
     ],
 )
 def test_rejects_a_file_that_is_not_as_it_must_be(tmp_path, text, message):
     (tmp_path / "images.csv").write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        load(tmp_path)
+        load("csv", tmp_path)
 
 
 def test_rejects_to_test_on_nothing(table):
     path = table("path,label,split", "a.png,1,train", "b.png,1,train")
     with pytest.raises(ValueError, match=r"'csv' must have training and test images.*: test=0"):
-        load(path)
+        load("csv", path)
 
 
 def test_says_which_file_is_wanted(tmp_path):
     with pytest.raises(ValueError, match=r"'csv' needs `data_dir`, a CSV file .*data_dir=None"):
-        load(None)
+        load("csv", None)
     with pytest.raises(FileNotFoundError, match=r"must be a CSV file or its folder; .*missing"):
-        load(tmp_path / "missing")
+        load("csv", tmp_path / "missing")
     with pytest.raises(FileNotFoundError, match=r"must have one CSV file.*Found: none"):
-        load(tmp_path)
+        load("csv", tmp_path)
     for name in ("a.csv", "b.CSV"):
         (tmp_path / name).write_text("path,label\n")
     with pytest.raises(ValueError, match=r"give the file itself\. Found: a\.csv, b\.CSV"):
-        load(tmp_path)
+        load("csv", tmp_path)
 
 
 SEVERAL = ["a.png,cat; dog,train", "b.png,dog,train", "c.png,,train", "d.png,cow;cat,test"]
 
 
 def test_several_labels_of_an_image_are_rows_of_0_and_1(table):
-    dataset = load(table("path,labels,split", *SEVERAL))
+    dataset = load("csv", table("path,labels,split", *SEVERAL))
     assert dataset.train.labels.tolist() == [[1, 0, 1], [0, 0, 1], [0, 0, 0]]
     assert dataset.test.labels.tolist() == [[1, 1, 0]]
     assert dataset.train.names == ["cat", "dog"]
@@ -208,11 +190,11 @@ def test_several_labels_need_a_split_and_no_single_label(table, columns):
     with pytest.raises(
         ValueError, match="or path,labels,split, for several labels separated by ';'"
     ):
-        load(table(columns, *rows))
+        load("csv", table(columns, *rows))
 
 
 def test_what_needs_one_class_per_image_rejects_several(table):
-    split = load(table("path,labels,split", *SEVERAL)).train
+    split = load("csv", table("path,labels,split", *SEVERAL)).train
     with pytest.raises(ValueError, match=r"shuffled_batches, .* Received: labels.shape=\(3, 3\)"):
         pipelines.balanced_batches(split, 1, 2, image_size=(8, 8, 3))
     for divide in (lambda: pipelines.hold_out_classes(split, 0.5), lambda: draw_gallery(split)):

@@ -1,6 +1,6 @@
 import pytest
 
-import pipelines
+from pipelines import load
 
 
 @pytest.fixture
@@ -8,12 +8,8 @@ def birds(small):
     return small("cub200")
 
 
-def load(folder, **options):
-    return pipelines.load("cub200", data_dir=folder, **options)
-
-
 def test_the_first_classes_train(birds):
-    dataset = load(birds)
+    dataset = load("cub200", birds)
     assert dataset.train.labels.tolist() == [1, 1, 1, 2, 2]
     assert dataset.train.names == ["001.Black_footed_Albatross", "002.Laysan_Albatross"]
     for split in (dataset.train, dataset.test):
@@ -25,19 +21,19 @@ def test_rows_are_found_by_their_numbers_not_by_their_order(birds):
     for file in ("image_class_labels.txt", "bounding_boxes.txt"):
         lines = (birds / file).read_text().splitlines()
         (birds / file).write_text("\n".join(reversed(lines)))
-    dataset = load(birds, boxes="annotated")
+    dataset = load("cub200", birds, boxes="annotated")
     assert dataset.train.labels.tolist() == [1, 1, 1, 2, 2]
     assert dataset.train.boxes[:2].tolist() == [[1, 2, 8, 4], [2, 2, 9, 5]]
 
 
 def test_boxes_are_left_upper_width_and_height_cut_to_the_image(birds):
-    boxes = load(birds, boxes="annotated").both().boxes
+    boxes = load("cub200", birds, boxes="annotated").both().boxes
     assert boxes.tolist() == [[i, 2, i + 7, min(2 + i + 1, 16)] for i in range(1, 11)]
     text = "".join(f"{i} 15.2 -1.0 9.0 40.0\n" for i in range(1, 11))
     (birds / "bounding_boxes.txt").write_text(text)
-    assert load(birds, boxes="annotated").test.boxes.tolist() == [[15, 0, 20, 16]] * 5
+    assert load("cub200", birds, boxes="annotated").test.boxes.tolist() == [[15, 0, 20, 16]] * 5
     (birds / "bounding_boxes.txt").write_text(text.replace("4 15.2", "4 20.0"))
-    load(birds)
+    load("cub200", birds)
     message = r"Photo_0_2\.jpg: a box must be inside its image\. .*\[20\.0, -1\.0, 29\.0, 39\.0\]"
     with pytest.raises(ValueError, match=message):
-        load(birds, boxes="annotated")
+        load("cub200", birds, boxes="annotated")

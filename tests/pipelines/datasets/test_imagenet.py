@@ -1,7 +1,7 @@
 import archives
 import pytest
 
-import pipelines
+from pipelines import load
 from pipelines.datasets import imagenet
 
 SYNSETS = [f"n0000000{i}" for i in range(1, 7)]
@@ -17,53 +17,29 @@ def photos(tmp_path, monkeypatch):
     return tmp_path / "photos"
 
 
-def load(folder, name="imagenet2010", **options):
-    return pipelines.load(name, data_dir=folder, **options)
-
-
 def test_the_listed_synsets_train(photos, recwarn):
     (photos / "train_synsets.txt").write_text("n00000006\nn00000002\n\nn00000001\nn00000004\n")
-    dataset = load(photos)
+    dataset = load("imagenet2010", photos)
     assert dataset.train.names == ["n00000001", "n00000002", "n00000004", "n00000006"]
     assert dataset.test.names == ["n00000003", "n00000005"]
     assert dataset.test.images.tolist() == [
         str(photos / f"n0000000{i}" / f"n0000000{i}_{n}.JPEG") for i in (3, 5) for n in (10, 2)
     ]
     assert dataset.name == "imagenet2010"
+    with pytest.raises(ValueError, match=r"'imagenet10k' differs .* where any images of 3 cl"):
+        load("imagenet10k", photos)
     assert not recwarn.list
-
-
-@pytest.mark.parametrize(("name", "trained"), [("imagenet2010", 4), ("imagenet10k", 3)])
-def test_without_a_list_synsets_are_drawn_and_that_is_reported(photos, name, trained):
-    message = rf"no train_synsets\.txt: {trained} of 6 synsets are drawn .*not those of the papers"
-    with pytest.warns(UserWarning, match=message) as reported:
-        first = load(photos, name)
-    assert reported[0].filename == __file__
-    with pytest.warns(UserWarning, match=message):
-        second = load(photos, name)
-    assert first.train.names == second.train.names
-    assert (first.train.num_classes, first.test.num_classes) == (trained, 6 - trained)
-    assert first.name == name
-
-
-def test_the_synsets_may_lie_in_a_folder_train(photos):
-    (photos / "inner").mkdir()
-    for synset in SYNSETS:
-        (photos / synset).rename(photos / "inner" / synset)
-    (photos / "inner").rename(photos / "train")
-    (photos / "train_synsets.txt").write_text("\n".join(SYNSETS[:4]))
-    assert load(photos).train.names == SYNSETS[:4]
 
 
 def test_rejects_a_list_of_others_or_of_another_length(photos):
     path = photos / "train_synsets.txt"
     path.write_text("n00000001\nn99999999\n")
-    with pytest.raises(ValueError, match=r"existing folders\. .*1 others, .*'n99999999'"):
-        load(photos)
+    with pytest.raises(ValueError, match=r"existing folders\. .*unknown=1, first=\['n99999999'\]"):
+        load("imagenet2010", photos)
     path.write_text("n00000001\nn00000002\n")
     message = "train: 4 images of 2 classes where any images of 4 classes are published; test: 8"
     with pytest.raises(ValueError, match=message):
-        load(photos)
+        load("imagenet2010", photos)
 
 
 def test_names_folders_without_images(photos):
@@ -71,19 +47,19 @@ def test_names_folders_without_images(photos):
     for image in (photos / "n00000005").iterdir():
         image.unlink()
     with pytest.raises(ValueError, match="1 folders without images: n00000005"):
-        load(photos)
+        load("imagenet2010", photos)
     with (
         pytest.warns(UserWarning, match="left out 1 folders without images: n00000005"),
         pytest.warns(UserWarning, match="not comparable"),
     ):
-        assert load(photos, skip_invalid=True).test.names == ["n00000006"]
+        assert load("imagenet2010", photos, skip_invalid=True).test.names == ["n00000006"]
     (photos / "train_synsets.txt").write_text("\n".join(SYNSETS[:5]))  # one of them is empty
     with pytest.warns(UserWarning, match="left out 1 folders without images: n00000005"):
-        assert load(photos, skip_invalid=True).train.names == SYNSETS[:4]
+        assert load("imagenet2010", photos, skip_invalid=True).train.names == SYNSETS[:4]
 
 
 def test_says_what_is_wanted_where_nothing_is(tmp_path):
-    with pytest.raises(ValueError, match=r"'imagenet10k' needs .*folders such as n01440764.*=None"):
-        load(None, "imagenet10k")
-    with pytest.raises(FileNotFoundError, match=r"n01440764\. Source: .*ImageNet 2010, such"):
-        load(tmp_path)
+    with pytest.raises(ValueError, match=r"'imagenet10k' needs .*with train_synsets\.txt: .*=None"):
+        load("imagenet10k", None)
+    with pytest.raises(FileNotFoundError, match=r"train_synsets\.txt\. Source: the archives of"):
+        load("imagenet2010", tmp_path)

@@ -4,6 +4,7 @@ import pytest
 import pipelines
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_has_20_drawings_of_964_characters_and_659_others(data_folder):
     omniglot = pipelines.load("omniglot", data_dir=data_folder / "tfds")

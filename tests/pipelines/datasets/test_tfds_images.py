@@ -5,7 +5,6 @@ import pytest
 import tensorflow_datasets as tfds
 
 import pipelines
-from pipelines.datasets import tfds_images
 
 SIZES = [(12, 20), (16, 8), (300, 200)]
 
@@ -86,25 +85,13 @@ def test_the_first_half_of_the_classes_of_all_splits_trains(prepared):
     assert dataset.train.names == ["0", "1"]
 
 
-def test_images_of_several_sizes_are_resized(prepared):
+def test_images_of_several_sizes_are_resized(prepared, options_read):
     dataset = load("tiny_photos", prepared)
+    assert [options.autotune.enabled for options in options_read] == [False]
     assert dataset.train.images.shape == dataset.test.images.shape == (3, 256, 256, 3)
     assert dataset.image_size == (224, 224, 3)
     assert (dataset.train.names, dataset.test.names) == (["cat"], ["dog"])
     assert sorted(dataset.both().images[:, 100, 100, 0].tolist()) == [0, 1, 2, 3, 4, 5]
-
-
-def test_images_are_read_without_autotuning(prepared, options_read):
-    load("tiny_photos", prepared)
-    assert [options.autotune.enabled for options in options_read] == [False]
-
-
-def test_counts_of_the_papers_are_checked(prepared, monkeypatch):
-    counts = {"tiny_digits": {"train": (6, 2), "test": (10, 3)}}
-    assert tfds_images.COUNTS["caltech_birds2011"]["test"] == (5924, 100)
-    monkeypatch.setattr(tfds_images, "COUNTS", counts)
-    with pytest.raises(ValueError, match=r"'tfds:tiny_digits' differs .*test: 9 images of 3"):
-        load("tiny_digits", prepared)
 
 
 def test_rejects_what_are_no_labelled_images(prepared):
@@ -114,21 +101,14 @@ def test_rejects_what_are_no_labelled_images(prepared):
         load("tiny_texts", prepared)
 
 
-def test_nothing_is_downloaded_unasked(tmp_path):
-    message = f"tfds build tiny_digits --data_dir {tmp_path}, or in Python"
-    with pytest.raises(FileNotFoundError, match=message):
+def test_nothing_is_downloaded(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"tfds build tiny_digits --data_dir {tmp_path}$"):
         load("tiny_digits", tmp_path)
     assert not list(tmp_path.iterdir())
-    assert len(load("tiny_digits", tmp_path, download=True).both().labels) == 15
 
 
-def test_an_unknown_set_names_the_nearest(tmp_path):
-    with pytest.raises(ValueError, match=r"has no set 'tiny_digit'\. Did you mean 'tfds:tiny_dig"):
+def test_an_unknown_set_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot load 'tiny_digit' \(Dataset .* not found"):
         load("tiny_digit", tmp_path)
     with pytest.raises(ValueError, match=r"cannot load '' \(Parsing builder name"):
         load("", tmp_path)
-
-
-def test_only_tfds_downloads():
-    with pytest.raises(ValueError, match=r"`download` is for tfds:NAME\. .*dataset='digits'"):
-        pipelines.load("digits", download=True)

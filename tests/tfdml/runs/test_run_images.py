@@ -55,7 +55,7 @@ def small_model():
     [
         ("groups", {}, 5),
         ("whole_classes", {}, 2),
-        ("pairs", {"reshuffle": True}, 1),
+        ("pairs", {}, 1),
         ("pairs", {"hard_neighbours": True}, 1),
         ("shuffled", {}, 1),
     ],
