@@ -136,7 +136,7 @@ class ProgressBar(keras.callbacks.Callback):
 
 
 class ProgressLines(keras.callbacks.Callback):
-    """Prints the mean loss and the speed at every tenth of the training, for logs without a bar.
+    """As `ProgressBar`, for logs: prints the loss and the speed at every tenth of the training.
 
     Args:
         steps: Total number of updates.
@@ -147,30 +147,16 @@ class ProgressLines(keras.callbacks.Callback):
         self.steps = steps
 
     def on_train_begin(self, logs=None):
-        self._step = _updates(self.model)
-        self._since_last_line()
-
-    def _since_last_line(self):
-        self._loss, self._since, self._first = 0.0, 0, self._step
+        self._step = self._printed = _updates(self.model)
         self._began = time.perf_counter()
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._sum, self._batches = 0.0, 0
-
     def on_train_batch_end(self, batch, logs):
-        before, self._sum = self._sum, logs["loss"] * (batch + 1)  # Keras logs the mean of an epoch
-        self._loss += self._sum - before
-        self._since += batch + 1 - self._batches  # several, with `steps_per_execution`
-        self._batches = batch + 1
         last, self._step = self._step, _updates(self.model)
         if 10 * self._step // self.steps > 10 * last // self.steps:
-            speed = (self._step - self._first) / (time.perf_counter() - self._began)
-            print(
-                f"step {self._step:,} of {self.steps:,}   loss {self._loss / self._since:.4f}   "
-                f"{speed:.1f} steps/s",
-                flush=True,
-            )
-            self._since_last_line()
+            speed = (self._step - self._printed) / (time.perf_counter() - self._began)
+            done = f"step {self._step:,} of {self.steps:,}"
+            print(f"{done}   loss {logs['loss']:.4f}   {speed:.1f} steps/s", flush=True)
+            self._printed, self._began = self._step, time.perf_counter()
 
 
 def _embed(model, images, steps=None):
