@@ -98,8 +98,6 @@ class PDDM(KeepsOptions):
         check(len(a_shape) == 2, "embeddings must be (n, dim)", shape=tuple(a_shape))
         dim = a_shape[-1]
         check(dim is not None, "`a` must have a known width", **{"a.shape": tuple(a_shape)})
-        if b_shape is not None:
-            _check_same_width(a_shape, b_shape)
         # Not earlier: built by `compile`, in the scope of a strategy, all replicas draw the same.
         self._noise_seed = keras.random.SeedGenerator(self.seed)
         units, parts = self.units or dim, 2 if self.use_position else 1
