@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from tfdml.checks import check
 from tfdml.losses.base import LearnedLoss
 from tfdml.losses.registry import resolve
 
@@ -55,15 +54,6 @@ class WrappedLoss(LearnedLoss):
     def leaves(self):
         """The parts without parts of their own, and those of the others."""
         return [leaf for part in self.parts for leaf in getattr(part, "leaves", [part])]
-
-    def grow(self, num_classes, labels=None, embeddings=None):
-        """As `grow` of the parts over proxies; raises a ValueError if others know classes."""
-        growing = [leaf for leaf in self.leaves if hasattr(leaf, "grow")]
-        others = [leaf.name for leaf in self.leaves if leaf.num_classes and leaf not in growing]
-        expectation = "to add classes, losses over proxies must be the only parts that know them"
-        check(growing and not others, expectation, parts=others)
-        for leaf in growing:
-            leaf.grow(num_classes, labels, embeddings)
 
     def check_run(self, **run):
         for part in self.parts:

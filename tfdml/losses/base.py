@@ -242,7 +242,6 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
 
     layer: Any  # no attribute of the class, which on PyTorch would hide that of a loss
     similarity_layer = None
-    _width = None  # of the embeddings, in the file that is loaded
 
     def __init__(self, *, normalize, name=None):
         keras.layers.Layer.__init__(self, name=name)
@@ -267,22 +266,9 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
             if built is not None and not layer.built:
                 layer.build_from_config(built)
 
-    def save_own_variables(self, store):
-        """Saves the width of embeddings too, for `load_own_variables` to build the layers."""
-        super().save_own_variables(store)
-        for layer in self.layers:
-            shape = layer.built and (layer.get_build_config() or {}).get("input_shape")
-            if shape:
-                store["width"] = shape[-1]
-                break
-
     def load_own_variables(self, store):
         saved = dict(store)
-        # Keras tries again by another path, with nothing saved, where this raises an error.
-        self._width = saved.pop("width", self._width)
-        for layer in self.layers:
-            if self._width is not None and not layer.built:
-                layer.build((None, int(self._width)))
+        saved.pop("width", None)  # that earlier versions wrote
         super().load_own_variables(saved)
 
 

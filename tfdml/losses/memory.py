@@ -79,8 +79,6 @@ class CrossBatchMemoryLoss(WrappedLoss):
         if not batch.training:
             return own
         memory, rows = self.memory, batch.embeddings
-        if isinstance(ops.shape(rows)[0], int):
-            memory.check_batch(ops.shape(rows)[0])  # Keras would wrap an error of the layer
         labels = ops.cast(batch.labels, memory.labels.dtype)
         places = memory(rows, labels)
         held = ops.convert_to_tensor(memory.labels), ops.cast(memory.rows, rows.dtype)

@@ -83,11 +83,6 @@ class ProxyLoss(LearnedLoss):
         """The Keras initializer of the authors."""
         raise NotImplementedError
 
-    def load_own_variables(self, store):
-        super().load_own_variables(store)
-        expectation = "a loss must know its classes before its weights are loaded: call `prepare`"
-        check(self.layer is not None or self._width is None, expectation, loss=self.name)
-
     def prepare(self, labels, embeddings=None, features=None):
         """Counts the classes, if they are not known, and starts at their means if asked to."""
         labels, num_classes = ids_of_images(labels, self.num_classes)
@@ -95,38 +90,6 @@ class ProxyLoss(LearnedLoss):
             self._set_classes(num_classes)
         if self.initializer in MEANS and embeddings is not None:
             self._start_at_means(labels, embeddings())
-
-    def grow(self, num_classes, labels=None, embeddings=None):
-        """Adds classes: the proxies of the known ones stay. Compile the model again after it.
-
-        Args:
-            num_classes: Number of classes, more than so far; new ones have the highest ids.
-            labels: (n,) integers, the class of each image, of new classes or of all.
-            embeddings: (n, dim) floats, their embeddings by the network as it is. New proxies start
-                at the means of their classes, as `initializer` says; without images, as published.
-
-        Raises:
-            TypeError: If `num_classes` or the labels are not integers.
-            ValueError: If the classes are not more than known or labels are of others.
-        """
-        known, before = self.num_classes or 0, self.layer
-        check_integer(1, num_classes=num_classes)
-        expectation = "`num_classes` must be more than the loss knows"
-        check(num_classes > known, expectation, num_classes=num_classes, known=known)
-        if embeddings is not None:
-            labels, classes = ids_of_images(labels, None)
-            expectation = "`labels` must be below `num_classes`"
-            check(classes <= num_classes, expectation, largest=classes - 1, num_classes=num_classes)
-        self._set_classes(num_classes)
-        self._logged = None
-        if embeddings is not None:
-            self._start_at_means(labels, embeddings)
-        if before is not None and before.built:
-            proxies = ops.convert_to_numpy(before.proxies)
-            if not self.layer.built:
-                self.layer.build((None, proxies.shape[-1]))
-            start = ops.convert_to_numpy(self.layer.proxies)
-            self.layer.proxies.assign(np.concatenate([proxies, start[known:]]))
 
     def _start_at_means(self, labels, embeddings):
         """Turns the proxies to the means of their classes."""

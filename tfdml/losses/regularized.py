@@ -1,4 +1,4 @@
-from tfdml.checks import check, check_positive
+from tfdml.checks import check_positive
 from tfdml.losses._wrapped import WrappedLoss
 from tfdml.losses.base import register
 from tfdml.losses.registry import get_regularizer, resolve
@@ -39,16 +39,6 @@ class RegularizedLoss(WrappedLoss):
         super().__init__(base, regularizer, name=name)
         self.regularizer = regularizer
         [self.weight] = check_positive(weight=weight)
-        self._check_layers()
-
-    def _check_layers(self):
-        names = [layer.name for layer in self.layers]
-        expectation = "`base` and `regularizer` must not have layers of the same name"
-        check(len({*names}) == len(names), f"{expectation}, as two densities do", layers=names)
-
-    def prepare(self, labels, embeddings=None, features=None):
-        super().prepare(labels, embeddings, features)
-        self._check_layers()
 
     def call(self, batch):
         value = self.base.call(batch)

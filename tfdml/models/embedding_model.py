@@ -10,17 +10,10 @@ from keras import ops
 
 from tfdml import losses, pairwise
 from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
-from tfdml.evaluation import weigh_levels
 from tfdml.layers.gathering import num_replicas, share_of_replica
 from tfdml.losses import MetricLoss
-from tfdml.models.embedder import number_of_levels, warn_of_unit_range
-from tfdml.models.loss_layers import (
-    build_loss_layers,
-    check_shapes_in_file,
-    weights_in_file,
-    weights_of,
-    write_in_file,
-)
+from tfdml.models import loss_layers
+from tfdml.models.embedder import warn_of_unit_range
 from tfdml.models.pair_warnings import WarnWithoutPairs, counted_batches, lacks_pairs
 
 Base: Any = keras.Model  # with the steps of JAX and PyTorch
@@ -122,7 +115,7 @@ class EmbeddingModel(Base):
             check(kwargs.get("jit_compile") is not True, one, jit_compile=True, **received)
             kwargs["jit_compile"] = False
         layers = list(getattr(loss, "layers", ()))
-        build_loss_layers(layers, self, self._trained_weights())
+        loss_layers.build_loss_layers(layers, self, self._trained_weights())
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.loss_layers.clear()
         self.loss_layers.extend(layers)
@@ -139,15 +132,12 @@ class EmbeddingModel(Base):
         """The weights of loss layers that this model trained or read from a file."""
         updates = int(self.optimizer.iterations) if self.compiled and self.optimizer else 0
         if not self._loaded and (self._loaded is not None or updates):
-            return weights_of(self.loss_layers)
+            return loss_layers.weights_of(self.loss_layers)
         return self._loaded or {}
 
-    def save_own_variables(self, store):
-        write_in_file(store, self._loaded or {})
-
     def load_own_variables(self, store):
-        weights = weights_in_file(store)
-        check_shapes_in_file(self.loss_layers, weights)
+        weights = loss_layers.weights_in_file(store)
+        loss_layers.check_shapes_in_file(self.loss_layers, weights)
         if weights:
             self._loaded = {} if self.loss_layers else weights
 
@@ -166,17 +156,7 @@ class EmbeddingModel(Base):
                 warnings.warn(f"the state of the optimizer is not restored: {error}", stacklevel=2)
 
     def fit(
-        self,
-        x=None,
-        y=None,
-        batch_size=None,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        validation_split=0.0,
-        validation_data=None,
-        shuffle=None,
-        **kwargs,
+        self, x=None, y=None, *args, callbacks=None, validation_data=None, shuffle=None, **kwargs
     ):
         """As `keras.Model.fit`; warns once of batches without two images of one class, or of two.
 
@@ -197,7 +177,6 @@ class EmbeddingModel(Base):
             TypeError: If the labels of a metric loss are not integers.
             ValueError: If labels are not below the `num_classes` of the loss.
         """
-        self._check_adopted()
         if isinstance(self.loss, MetricLoss):  # before Keras fails at a dtype or a list
             y = _checked_labels(y, self.loss)
             if isinstance(validation_data, (list, tuple)) and len(validation_data) > 1:
@@ -207,31 +186,17 @@ class EmbeddingModel(Base):
             warn_of_unit_range(self.embedder, x)
         if shuffle is None:  # Keras warns of True for datasets that it cannot shuffle
             shuffle = y is not None or getattr(x, "num_batches", None) is not None
-        callbacks = _with_warning(callbacks)
-        given = (x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data)
-        return super().fit(*given, shuffle, **kwargs)
+        kwargs |= {"callbacks": _with_warning(callbacks), "validation_data": validation_data}
+        return super().fit(x, y, *args, shuffle=shuffle, **kwargs)
 
-    def evaluate(
-        self,
-        x=None,
-        y=None,
-        batch_size=None,
-        verbose="auto",
-        sample_weight=None,
-        steps=None,
-        callbacks=None,
-        return_dict=False,
-        **kwargs,
-    ):
+    def evaluate(self, x=None, y=None, *args, callbacks=None, return_dict=False, **kwargs):
         """As `keras.Model.evaluate`; warns of batches without positives or negatives, as `fit`.
 
         The loss is the mean over batches that have both, or a loss other than 0; NaN if none does.
         Images in the order of their classes must be shuffled before.
         """
-        self._check_adopted()
-        callbacks = _with_warning(callbacks)
-        given = (x, y, batch_size, verbose, sample_weight, steps, callbacks)
-        logs = super().evaluate(*given, return_dict=True, **kwargs)
+        kwargs |= {"callbacks": _with_warning(callbacks), "return_dict": True}
+        logs = super().evaluate(x, y, *args, **kwargs)
         if ops.equal(self.mean_loss.count, 0):
             logs["loss"] = float("nan")
         return logs if return_dict else self._flatten_metrics_in_order(logs)
@@ -247,7 +212,12 @@ class EmbeddingModel(Base):
         if not isinstance(self.loss, MetricLoss):
             loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         else:
-            self._check_adopted()
+            adopted = {id(layer) for layer in self.loss_layers}
+            check(
+                adopted.issuperset(map(id, self.loss.layers)),
+                "the loss got a layer after `compile`: call its `prepare` before, or compile again",
+                layers=[layer.name for layer in self.loss.layers],
+            )
             weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
             penalty = share_of_replica(sum(self.losses))
             loss = self.loss(y, y_pred, training=training, **weighted) + penalty
@@ -259,15 +229,6 @@ class EmbeddingModel(Base):
         self.mean_loss.update_state(loss * num_replicas(), sample_weight=rows)
         return loss
 
-    def _check_adopted(self):
-        """Raises a ValueError if the loss has other layers than in `compile`."""
-        layers = getattr(self.loss, "layers", ())
-        adopted = all(any(layer is own for own in self.loss_layers) for layer in layers)
-        expectation = (
-            "the loss got a layer after `compile`: call its `prepare` before, or compile again"
-        )
-        check(adopted, expectation, layers=[layer.name for layer in layers])
-
     @property
     def metrics(self):
         return [self.mean_loss, *(m for m in super().metrics if m.name != self.mean_loss.name)]
@@ -276,7 +237,7 @@ class EmbeddingModel(Base):
     def metrics_variables(self):
         return [*super().metrics_variables, self._met.training, self._met.evaluation]
 
-    def embed(self, inputs, batch_size=256, verbose=0, level_weights=None):
+    def embed(self, inputs, batch_size=256, verbose=0):
         """Embeddings of all images, in order, by the embedder as it is.
 
         Args:
@@ -285,32 +246,22 @@ class EmbeddingModel(Base):
                 them or of `(images, labels)`.
             batch_size: Images at a time, for arrays.
             verbose: 1 shows a progress bar.
-            level_weights: One weight per level of an embedder, as for
-                `tfdml.evaluation.weigh_levels`; None for no weighting.
 
         Returns:
             (n, dim) NumPy float32.
 
         Raises:
             TypeError: If `inputs` are paths.
-            ValueError: If an array has no images, or `level_weights` are out of range or their
-                number differs from the levels.
+            ValueError: If an array has no images.
         """
-        are_rows = hasattr(inputs, "shape") or isinstance(inputs, (list, tuple, dict))
-        batch = {"batch_size": batch_size} if are_rows else {}
-        if are_rows:
-            inputs = _as_taken(self.embedder, inputs)
+        batch = {}
+        if hasattr(inputs, "shape") or isinstance(inputs, (list, tuple, dict)):
+            inputs, batch = _as_taken(self.embedder, inputs), {"batch_size": batch_size}
         if isinstance(inputs, np.ndarray):
             warn_of_unit_range(self.embedder, inputs)
-        if level_weights is not None:
-            levels = number_of_levels(self.embedder)
-            fits = "`level_weights` must have one number per level"
-            received = {"level_weights": level_weights, "levels": levels}
-            check(np.shape(level_weights) == (levels,), fits, **received)
         self.make_predict_function()
         embeddings = self.embedder.predict(inputs, verbose=verbose, **batch)
-        embeddings = embeddings.astype("float32", copy=False)
-        return embeddings if level_weights is None else weigh_levels(embeddings, level_weights)
+        return embeddings.astype("float32", copy=False)
 
     def make_predict_function(self, force=False):
         """As in Keras, and anew if layers or variables of the embedder have changed since."""
@@ -348,7 +299,6 @@ class EmbeddingModel(Base):
         """As `keras.Model.save`, to a `.keras` file."""
         kind = "`filepath` must end in .keras: Keras cannot load this class from HDF5"
         check(not str(filepath).endswith((".h5", ".hdf5")), kind, filepath=str(filepath))
-        self._check_adopted()
         super().save(filepath, *args, **kwargs)
 
     def get_config(self):
@@ -398,27 +348,23 @@ def _with_warning(callbacks):
 
 def _as_taken(embedder, inputs):
     """Inputs of `embed` as Keras takes them: an array instead of a list, a tensor of texts."""
-    takes_texts = any(taken.dtype == "string" for taken in embedder.inputs)
-
-    def as_rows(rows):
-        rows = np.asarray(rows)
-        expected = (
-            "`inputs` must be images; read those of paths by pipelines.evaluation_batches("
-            "pipelines.Split(paths, labels), image_size)"
-        )
-        is_text = rows.dtype.kind in "USO"
-        check_type(takes_texts or not is_text, expected, dtype=Bare(rows.dtype))
-        check(len(rows) > 0, "there must be one image or more", images=0)
-        return ops.convert_to_tensor(rows) if is_text else rows
-
     if isinstance(inputs, dict):
         return {name: _as_taken(embedder, rows) for name, rows in inputs.items()}
-    if not isinstance(inputs, (list, tuple, np.ndarray)):
-        return inputs
-    one_each = len(inputs) == len(embedder.inputs) and not isinstance(inputs, np.ndarray)
+    one_each = isinstance(inputs, (list, tuple)) and len(inputs) == len(embedder.inputs)
     if one_each and np.ndim(inputs[0]) == len(embedder.inputs[0].shape):
         return [_as_taken(embedder, rows) for rows in inputs]
-    return as_rows(inputs)
+    if not isinstance(inputs, (list, tuple, np.ndarray)):
+        return inputs
+    rows = np.asarray(inputs)
+    is_text = rows.dtype.kind in "USO"
+    expectation = (
+        "`inputs` must be images; read those of paths by pipelines.evaluation_batches("
+        "pipelines.Split(paths, labels), image_size)"
+    )
+    takes_texts = any(taken.dtype == "string" for taken in embedder.inputs)
+    check_type(takes_texts or not is_text, expectation, dtype=Bare(rows.dtype))
+    check(len(rows) > 0, "there must be one image or more", images=0)
+    return ops.convert_to_tensor(rows) if is_text else rows
 
 
 def _check_multiplied(optimizer, layer):

@@ -40,21 +40,9 @@ def weights_of(layers):
 
 def weights_in_file(store):
     """As `weights_of`, the layers that an `EmbeddingModel` has in the file that Keras reads."""
-    if hasattr(store, "sharding_config"):
-        paths = store.sharding_config["weight_map"]
-        names = [path.split("/")[2] for path in paths if path.startswith("/layers/")]
-    else:
-        names = list(getattr(store, "h5_file", {}).get("layers", {}))
+    names = getattr(store, "h5_file", {}).get("layers", {})
     found = {name: dict(store.get(f"layers/{name}")) for name in names}
     return {name: weights for name, weights in found.items() if weights}  # not the embedder
-
-
-def write_in_file(store, weights):
-    """Writes what `weights_in_file` reads."""
-    for name, each in weights.items():
-        layer = store.make(f"layers/{name}")
-        for key, value in each.items():
-            layer[key] = value
 
 
 def check_shapes_in_file(layers, weights):
@@ -71,8 +59,7 @@ def check_shapes_of_weights(layer, weights):
     needed, trained = ([value.shape for value in each.values()] for each in (own, weights))
     expectation = (
         f"the weights of {layer.name!r} of the loss must have the shapes of those that were trained"
-        ": to add classes use `grow` of a loss with these, to start anew "
-        "EmbeddingModel(model.embedder)"
+        "; to start anew: EmbeddingModel(model.embedder)"
     )
     check(needed == trained, expectation, loss=needed, trained=trained)
 

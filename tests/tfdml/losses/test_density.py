@@ -45,16 +45,6 @@ def test_rejects_what_is_not_known_of_the_classes(rng):
             loss(tensor, x)
 
 
-def test_rejects_a_second_density():
-    base = {"name": "density", "initial_density": [0.1, 0.2]}
-    for name, options in (
-        ("density", {"initial_density": [0.1, 0.2]}),
-        ("regularized", {"regularizer": {"name": "density", "num_classes": 2}}),
-    ):
-        with pytest.raises(ValueError, match=r"`base` and `regularizer`.*Received: layers="):
-            losses.get(name, base=base, **options)
-
-
 def test_a_base_may_learn_too(rng):
     loss = losses.get(
         "density",

@@ -94,13 +94,6 @@ def test_a_preset_is_checked_as_the_loss_checks_it(preset):
     assert by_index == message_of(losses.get, "triplet", preset=preset)
 
 
-def test_required_options_are_asked_for_one_by_one():
-    assert "requires the option 'base'" in message_of(check_loss, "memory", {})
-    given = {"base": "contrastive"}
-    assert "requires the option 'size'" in message_of(check_loss, "memory", given)
-    assert message_of(check_loss, "memory", {**given, "size": 8}) is None
-
-
 @pytest.mark.parametrize("name", losses.PUBLISHED)
 def test_the_published_options_are_not_the_defaults(name):
     default, published = (

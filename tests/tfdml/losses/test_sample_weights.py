@@ -17,6 +17,7 @@ OF_ROWS = {
     **dict.fromkeys(("proxy_nca", "soft_triple"), PROXIES),
     "sampled_classes": {"base": {"name": "arcface", **PROXIES}},
     "matryoshka": {"base": {"name": "cosface", **PROXIES}, "dims": (6, 3)},
+    "weighted_sum": {"parts": {"arcface": (2.0, PROXIES), "proxy_nca": (0.5, PROXIES)}},
 }
 
 
@@ -44,6 +45,7 @@ def test_terms_that_are_not_rows_take_no_weights(rng):
         "proxy_anchor": PROXIES,
         "regularized": {"base": "triplet", "regularizer": "gor"},
         "pddm": {},
+        "weighted_sum": {"parts": {"arcface": (2.0, PROXIES), "triplet": 1.0}},
     }.items():
         loss = losses.get(name, **options)
         with pytest.raises(ValueError, match=r"does not support `sample_weight`.*not rows"):

@@ -1,6 +1,4 @@
 import numpy as np
-import pytest
-from keras import ops
 
 from tfdml import losses
 
@@ -32,37 +30,9 @@ def test_it_has_what_its_parts_learn(rng):
     np.testing.assert_allclose(value, 2 * single[0] + 0.5 * single[1] + single[2], rtol=1e-6)
 
 
-def test_classes_are_counted_and_grow_in_all_parts(rng):
+def test_classes_are_counted_in_all_parts_whose_proxies_have_names_of_their_own(rng):
     loss = losses.WeightedSum({"arcface": 1.0, "soft_triple": 0.5, "triplet": 1.0})
     loss.prepare(LABELS, embeddings=lambda: rng.normal(size=(6, 4)))
-    loss.grow(5)
-    assert [ops.shape(layer.proxies)[0] for layer in loss.layers] == [5, 5]
-    assert [layer.proxies.path.split("/")[0] for layer in loss.layers] == [
-        "class_proxies",
-        "class_proxies_1",
-    ]
-
-
-@pytest.mark.parametrize(
-    "part", [{"name": "density", "initial_density": [0.1] * 3}, {"name": "triplet"}]
-)
-def test_nothing_grows_beside_a_part_whose_classes_are_fixed(part):
-    loss = losses.WeightedSum({"sums": {"name": "matryoshka", "base": part, "dims": [2]}})
-    with pytest.raises(ValueError, match="must be the only parts that know them"):
-        loss.grow(5)
-    loss = losses.WeightedSum({"arcface": {"num_classes": 3}, "part": part})
-    if part["name"] == "density":
-        with pytest.raises(ValueError, match=r"Received: parts=\['density_regularizer'\]"):
-            loss.grow(5)
-        assert loss.parts[0].num_classes == 3
-
-
-def test_rows_are_weighted_if_all_parts_have_terms_of_rows(rng):
-    x, weights = rng.normal(size=(6, 4)).astype("float32"), np.arange(6.0)
-    loss = losses.WeightedSum({"arcface": (2.0, PROXIES), "proxy_nca": (1.0, PROXIES)})
-    value = float(loss(LABELS, x, sample_weight=weights, training=False))
-    single = [float(p(LABELS, x, sample_weight=weights, training=False)) for p in loss.parts]
-    np.testing.assert_allclose(value, 2 * single[0] + single[1], rtol=1e-6)
-    loss = losses.WeightedSum({"arcface": (2.0, PROXIES), "triplet": 1.0})
-    with pytest.raises(ValueError, match="does not support `sample_weight`"):
-        loss(LABELS, x, sample_weight=weights, training=False)
+    paths = [layer.proxies.path for layer in loss.layers]
+    assert paths == ["class_proxies/proxies", "class_proxies_1/proxies"]
+    assert [layer.num_classes for layer in loss.layers] == [3, 3]

@@ -103,18 +103,6 @@ def test_embeds_texts():
         np.testing.assert_allclose(model.embed(given), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "error", "message"),
-    [
-        (["a.png", "b.png"], TypeError, r"`inputs` must be images; .*pipelines\.Split\(paths"),
-        (np.zeros((0, 28, 28, 1)), ValueError, "one image or more. Received: images=0"),
-    ],
-)
-def test_rejects_what_it_cannot_embed(inputs, error, message):
-    with pytest.raises(error, match=message):
-        build().embed(inputs)
-
-
 def test_warns_of_images_in_the_unit_range(images):
     embedder = models.build_embedder("small_cnn", 8, input_shape=images.shape[1:])
     model, divided = EmbeddingModel(embedder), (images / 255).astype("float32")
@@ -135,39 +123,57 @@ def test_similarity_is_the_cosine_of_rows():
     np.testing.assert_allclose(cosines, [0.0, 1.0], atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["triplet", "pddm"])
-@pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
-def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
-    a, b = map(np.ones, shapes)
-    message = f"Received: a.shape={a.shape}, b.shape={b.shape}"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        build(loss=losses.get(loss)).similarity(a, b)
+INPUTS = keras.Input((3,))
+ROWS, CLASSES = keras.layers.Dense(2)(INPUTS), keras.layers.Dense(4)(INPUTS)
+NO_LABELS = r"labels.*Received: labels=None"
+REFUSED = {  # what a model is asked, the error, and what it says
+    "a name": (lambda _: EmbeddingModel("small_cnn"), TypeError, "keras.Model.*='small_cnn'"),
+    "a layer": (lambda _: EmbeddingModel(keras.layers.Dense(2)), TypeError, "Model.*=<Dense"),
+    "without inputs": (
+        lambda _: EmbeddingModel(keras.Sequential([keras.layers.Dense(2)])),
+        *(ValueError, "model of a known input shape. Received: embedder=<Sequential .*built=False"),
+    ),
+    "paths": (
+        lambda model: model.embed(["a.png", "b.png"]),
+        *(TypeError, r"`inputs` must be images; .*pipelines\.Split\(paths"),
+    ),
+    "no images": (
+        lambda model: model.embed(np.zeros((0, 28, 28, 1))),
+        *(ValueError, "one image or more. Received: images=0"),
+    ),
+    "HDF5": (
+        lambda model: model.save("model.hdf5"),
+        *(ValueError, r"must end in \.keras.*filepath='model\.hdf5'"),
+    ),
+    "weights of losses": (
+        lambda model: model.compile(loss="triplet", loss_weights=0.1),
+        *(ValueError, r"`loss_weights` must be None.*loss_weights=0.1"),
+    ),
+    "fit without labels": (lambda model: model.fit(np.ones((4, 8, 8, 1))), ValueError, NO_LABELS),
+    "evaluate without labels": (
+        lambda model: model.evaluate(np.ones((4, 8, 8, 1))),
+        *(ValueError, NO_LABELS),
+    ),
+    "fit before compile": (
+        lambda model: EmbeddingModel(model.embedder).fit(np.ones((4, 8, 8, 1)), np.arange(4)),
+        *(ValueError, r"call `compile\(\)`"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_rejects(what):
+    ask, error, message = REFUSED[what]
+    with pytest.raises(error, match=message):
+        ask(build())
 
 
 @pytest.mark.parametrize(
-    ("embedder", "error", "message"),
-    [
-        ("small_cnn", TypeError, "keras.Model.*Received: embedder='small_cnn'"),
-        (keras.layers.Dense(2), TypeError, "keras.Model.*Received: embedder=<Dense"),
-        (
-            keras.Sequential([keras.layers.Dense(2)]),
-            ValueError,
-            "model of a known input shape. Received: embedder=<Sequential .*built=False>",
-        ),
-        (keras.Model(), ValueError, "model of a known input shape. Received: embedder=<Model"),
-    ],
+    "outputs", [[ROWS, CLASSES], {"rows": ROWS}, {"rows": ROWS, "classes": CLASSES}, [ROWS]]
 )
-def test_rejects_what_is_no_built_model(embedder, error, message):
-    with pytest.raises(error, match=message):
-        EmbeddingModel(embedder)
-
-
-def test_rejects_an_embedder_of_several_outputs_or_of_a_dict():
-    inputs = keras.Input((3,))
-    rows, classes = keras.layers.Dense(2)(inputs), keras.layers.Dense(4)(inputs)
-    for several in ([rows, classes], {"rows": rows}, {"rows": rows, "classes": classes}, [rows]):
-        with pytest.raises(ValueError, match=r"one output, .*get_layer\(NAME\).*output_shape="):
-            EmbeddingModel(keras.Model(inputs, several))
+def test_rejects_an_embedder_of_several_outputs_or_of_a_dict(outputs):
+    with pytest.raises(ValueError, match=r"one output, .*get_layer\(NAME\).*output_shape="):
+        EmbeddingModel(keras.Model(INPUTS, outputs))
 
 
 @pytest.mark.parametrize("loss", [{"dense": losses.get("triplet"), "b": "mse"}, ["triplet"], {}])
@@ -176,16 +182,13 @@ def test_rejects_losses_of_several_outputs(loss):
         build().compile(loss=loss)
 
 
-def test_is_saved_in_a_format_that_loads(tmp_path):
-    for name in ("model.h5", "model.hdf5"):
-        with pytest.raises(ValueError, match=r"must end in \.keras.*filepath='.*model\.hd?f?5'"):
-            build().save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
-def test_rejects_weights_of_its_one_loss():
-    with pytest.raises(ValueError, match=r"`loss_weights` must be None.*loss_weights=0.1"):
-        build(loss_weights=0.1)
+@pytest.mark.parametrize("loss", ["triplet", "pddm"])
+@pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
+def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
+    a, b = map(np.ones, shapes)
+    message = f"Received: a.shape={a.shape}, b.shape={b.shape}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        build(loss=losses.get(loss)).similarity(a, b)
 
 
 def test_weighted_metrics_take_the_weights(images):
@@ -212,20 +215,6 @@ def test_embeddings_of_16_bits_become_float32():
     layers = [keras.Input((6,)), keras.layers.Dense(4, dtype="bfloat16")]
     model = EmbeddingModel(keras.Sequential(layers))
     assert model.embed(np.ones((3, 6), "float32")).dtype == "float32"
-
-
-@pytest.mark.parametrize("loss", ["triplet", "pddm"])
-def test_rejects_to_fit_without_labels(loss, images):
-    message = r"labels.*Received: labels=None"
-    with pytest.raises(ValueError, match=message):
-        build(loss=losses.get(loss)).fit(images, verbose=0)
-    with pytest.raises(ValueError, match=message):
-        build(loss=losses.get(loss)).evaluate(images, verbose=0)
-
-
-def test_asks_for_compile_before_fit(images):
-    with pytest.raises(ValueError, match=r"call `compile\(\)`"):
-        EmbeddingModel(build().embedder).fit(images, LABELS)
 
 
 NAMES = np.array(["cat", "dog", "owl", "yak"])[LABELS % 4]
