@@ -86,31 +86,22 @@ def read_weights(inputs, weights, backbone):
 
 def assign_weights(variables, arrays, path):
     """Assigns arrays of a file to the variables of the same names, all of them, and shapes."""
-    shared = {name: array for name, array in arrays.items() if name in variables}
-    wrong = {
-        "missing": [name for name in variables if name not in arrays],
-        "unknown": [name for name in arrays if name not in variables],
-        "misshaped": [
-            f"{name} {array.shape}, not {tuple(variables[name].shape)}"
-            for name, array in shared.items()
-            if array.shape != tuple(variables[name].shape)
-        ],
-        "not_finite_floats": [
-            name
-            for name, array in shared.items()
-            if array.dtype.kind != "f" or not np.isfinite(array).all()
-        ],
-    }
+    differ = [name for name in {**variables, **arrays} if not _fits(variables, arrays, name)]
+    more = [f"{len(differ) - _NAMED} more"] if len(differ) > _NAMED else []
     check(
-        not any(wrong.values()),
-        "weights must be the kernels and biases of this network, and no others",
+        not differ,
+        "weights must be the kernels and biases of this network, and no others, finite floats of "
+        "the same shapes",
         weights=str(path),
-        **{what: _shortened(names) for what, names in wrong.items() if names},
+        differ=[*differ[:_NAMED], *more],
     )
     for name, variable in variables.items():
         variable.assign(arrays[name])
 
 
-def _shortened(names):
-    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-    return [*names[:_NAMED], *more]
+def _fits(variables, arrays, name):
+    if name not in variables or name not in arrays:
+        return False
+    array = arrays[name]
+    is_same = array.shape == tuple(variables[name].shape)
+    return is_same and array.dtype.kind == "f" and np.isfinite(array).all()

@@ -7,7 +7,6 @@ import keras
 from tfdml.checks import (
     check,
     check_bool,
-    check_fits,
     check_image_size,
     check_integer,
     check_keras,
@@ -17,8 +16,6 @@ from tfdml.checks import (
 )
 from tfdml.layers import Dropout, MirrorAverage, UnitLength
 from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
-
-_COPIES = 4  # of a weight in training: the weight, its gradient and two moments of Adam
 
 
 def build_embedder(
@@ -65,9 +62,8 @@ def build_embedder(
     Raises:
         TypeError: If `embedding_dim` or `levels` is not an integer, `dropout` not a number or
             `mirror` or `freeze_batch_norm` not a bool.
-        ValueError: If an argument is out of range, the backbone unknown or without this pooling,
-            the memory too small to train the layers of the embedding, or Keras set to
-            `channels_first`.
+        ValueError: If an argument is out of range, the backbone unknown or without this pooling, or
+            Keras set to `channels_first`.
         FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
             whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.
@@ -104,11 +100,6 @@ def build_embedder(
             layer.trainable = not frozen
     if mirror:
         features = MirrorAverage(network, name="mirror_average")(inputs)
-    if embedding_dim is not None:
-        count = sum((x.shape[-1] + 1) * int(embedding_dim) for x in features)
-        what = "the weights of the embedding, their gradients and the two moments of Adam"
-        received = {"embedding_dim": embedding_dim, "weights": count}
-        check_fits(4 * count * _COPIES, what, **received)
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         suffix = "" if levels == 1 else str(level)

@@ -49,8 +49,8 @@ def fit_replicas(
 
     def step(batch):
         logs = update(*_divided(strategy, batch))
-        model.optimizer.iterations.assign(_number(replicas.optimizer.iterations))
-        model._met.training.assign(_number(replicas._met.training))
+        model.optimizer.iterations.assign(keras.ops.convert_to_numpy(replicas.optimizer.iterations))
+        model._met.training.assign(keras.ops.convert_to_numpy(replicas._met.training))
         # Every replica has the loss of the whole batch.
         return {name: strategy.experimental_local_results(log)[0] for name, log in logs.items()}
 
@@ -94,14 +94,10 @@ def _divided(strategy, batch):
 def _copy_state(source, target):
     """Copies weights, random seeds and the optimizer's state; all workers must take part."""
     for old, new in zip(_state(source), _state(target), strict=True):
-        new.assign(_number(old))
+        new.assign(keras.ops.convert_to_numpy(old))
 
 
 def _state(model):
     measured = {id(variable) for variable in model.metrics_variables}
     own = [variable for variable in model.variables if id(variable) not in measured]
     return [*own, *model.optimizer.variables]
-
-
-def _number(variable):
-    return keras.ops.convert_to_numpy(variable)

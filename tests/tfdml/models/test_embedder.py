@@ -1,4 +1,5 @@
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 from small_models import by_default, outputs
 
-from tfdml import checks
 from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder
 from tfdml.models.backbones import POOLED
@@ -37,28 +37,24 @@ def test_takes_images_of_one_channel(backbone, rng):
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "alexnet"])
-def test_has_an_embedding_for_each_level(backbone, rng):
-    shape = {**SHAPES, **LARGE_SHAPES}[backbone]
-    images = rng.uniform(0, 255, (2, *shape)).astype("float32")
-    embedder = build_embedder(backbone, 4, input_shape=shape, levels=3, dropout=(0.7, 0.7, 0.4))
-    levels = outputs(embedder, images).reshape(2, 3, 4)
-    np.testing.assert_allclose(np.linalg.norm(levels, axis=2), 1, atol=1e-6)
-    assert np.abs(levels[:, 0] - levels[:, 1]).max() > 1e-3  # of features of their own
-    for name in ("loss1", "loss2") if backbone == "googlenet" else ("exit1", "exit2"):
-        assert embedder.get_layer(f"{name}_fc").output.shape == (None, 1024)
-    shares = [embedder.get_layer(f"dropout{level}").rate for level in (1, 2, 3)]
-    assert shares == [0.7, 0.7, 0.4]
-
-
-@pytest.mark.parametrize("backbone", by_default(BACKBONES, {"small_cnn"}))
-def test_is_saved_whole(backbone, rng, tmp_path):
+@pytest.mark.parametrize("backbone", by_default(BACKBONES, {*SHAPES, "googlenet"}))
+def test_has_an_embedding_for_each_level_and_is_saved_whole(backbone, rng, tmp_path):
     shape, levels = {**SHAPES, **LARGE_SHAPES}[backbone], 1 if backbone == "alexnet" else 3
+    shares = [0.7, 0.7, 0.4][-levels:]
     images = rng.uniform(0, 255, (2, *shape)).astype("float32")
-    embedder = build_embedder(backbone, 4, input_shape=shape, levels=levels)
+    embedder = build_embedder(backbone, 4, input_shape=shape, levels=levels, dropout=shares)
+    found = outputs(embedder, images)
+    rows = found.reshape(2, levels, 4)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=2), 1, atol=1e-6)
+    suffixes = [""] if levels == 1 else [1, 2, 3]
+    assert [embedder.get_layer(f"dropout{suffix}").rate for suffix in suffixes] == shares
+    if levels > 1:
+        assert np.abs(rows[:, 0] - rows[:, 1]).max() > 1e-3  # of features of their own
+        widths = [each.units for each in embedder.layers if each.name.endswith("_fc")]
+        assert widths == [1024, 1024]
     embedder.save(tmp_path / "embedder.keras")
     restored = keras.models.load_model(tmp_path / "embedder.keras")
-    np.testing.assert_array_equal(outputs(restored, images), outputs(embedder, images))
+    np.testing.assert_array_equal(outputs(restored, images), found)
 
 
 @pytest.mark.parametrize("options", [{}, {"levels": 2}, {"mirror": True, "dropout": 0.5}])
@@ -192,48 +188,28 @@ def test_takes_numpy_scalars():
     assert json.loads(embedder.to_json())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (
-            {"backbone": "smal_cnn"},
-            ValueError,
-            "Unknown backbone 'smal_cnn'. Did you mean 'small_c",
-        ),
-        ({"embedding_dim": 0}, ValueError, "`embedding_dim`.*Received: embedding_dim=0"),
-        ({"embedding_dim": 8.0}, TypeError, "`embedding_dim`.*Received: .*=8.0"),
-        ({"embedding_dim": 5_000_000}, ValueError, r"<= 65,536\. Received: embedding_dim=5000000"),
-        ({"embedding_dim": None, "levels": 2}, ValueError, r"require 1 level\. Received: levels=2"),
-        ({"embedding_dim": True}, TypeError, "`embedding_dim`.*Received: .*True"),
-        ({"input_shape": (28, 28)}, ValueError, r"`input_shape`.*Received: input_shape=\(28, 28\)"),
-        ({"input_shape": (28, 28.0, 1)}, ValueError, "`input_shape`.*Received: .*28.0"),
-        ({"input_shape": 28}, ValueError, "`input_shape`.*Received: input_shape=28"),
-        ({"input_shape": "abc"}, ValueError, "`input_shape`.*Received: input_shape='abc"),
-        ({"dropout": 1.0}, ValueError, "`dropout`.*Received: dropout=1.0"),
-        ({"dropout": "0.1"}, TypeError, "`dropout`.*Received: dropout='0.1'"),
-        (
-            {"dropout": [0.5, 0.5]},
-            ValueError,
-            r"`dropout`.*Received: dropout=\[0.5, 0.5\], levels=1",
-        ),
-        ({"backbone": "alexnet", "levels": 3}, ValueError, "`levels` of alexnet.*: levels=3"),
-        ({"levels": 4}, ValueError, "`levels` of small_cnn.*Received: levels=4"),
-        (
-            {"pooling": "average+max"},
-            ValueError,
-            "`pooling` must be 'average' for small_cnn.*Received: pooling='average.max'",
-        ),
-        ({"pooling": "max"}, ValueError, "`pooling` must be one of.*Received: pooling='max'"),
-        ({"freeze_batch_norm": 1}, TypeError, "`freeze_batch_norm`.*Received: .*=1"),
-        ({"levels": 2.0}, TypeError, "`levels`.*Received: levels=2.0"),
-        ({"weights": "imagenet"}, ValueError, "`small_cnn` has no pretrained weights"),
-        ({"weights": "missing.h5"}, FileNotFoundError, "`weights`.*Received: .*missing.h5"),
-    ],
-)
-def test_rejects_wrong_arguments(arguments, error, message):
-    arguments = {"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments}
-    with pytest.raises(error, match=message):
-        build_embedder(**arguments)
+WRONG = [  # arguments, the first by its value
+    *({"embedding_dim": value} for value in (0, 8.0, True, 5_000_000)),
+    *({"input_shape": value} for value in ((28, 28), (28, 28.0, 1), 28, "abc")),
+    *({"dropout": value} for value in (1.0, "0.1", [0.5, 0.5])),
+    *({"levels": value} for value in (4, 2.0)),
+    *({"levels": 2, "embedding_dim": None}, {"levels": 3, "backbone": "alexnet"}),
+    *({"pooling": value} for value in ("average+max", "max")),
+    *({"freeze_batch_norm": 1}, {"weights": "imagenet"}, {"weights": "missing.h5"}),
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=str)
+def test_rejects_wrong_arguments(arguments):
+    (name, value), *_ = arguments.items()
+    message = rf"Received: .*{re.escape(f'{name}={value!r}')}"
+    with pytest.raises((OSError, TypeError, ValueError), match=message):
+        build_embedder(**{"backbone": "small_cnn", "input_shape": (28, 28, 1), **arguments})
+
+
+def test_an_unknown_backbone_is_rejected_with_the_nearest():
+    with pytest.raises(ValueError, match=r"Unknown backbone 'smal_cnn'. Did you mean 'small_cnn'"):
+        build_embedder("smal_cnn", input_shape=(28, 28, 1))
 
 
 @pytest.mark.parametrize("name", ["text.h5", "other.weights.h5"])
@@ -293,10 +269,3 @@ def test_the_features_may_be_the_embedding(normalize, rng):
     features = features.astype("float64")
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     np.testing.assert_allclose(found, features / lengths if normalize else features, atol=1e-3)
-
-
-@pytest.mark.parametrize("levels", [1, 3])
-def test_an_embedding_beyond_the_memory_is_rejected(levels, monkeypatch):
-    monkeypatch.setattr(checks, "_memory", lambda: 1e8)
-    with pytest.raises(ValueError, match=r"must fit in the memory.* embedding_dim=65536, .* GB"):
-        build_embedder("small_cnn", 65_536, input_shape=(28, 28, 1), levels=levels)
