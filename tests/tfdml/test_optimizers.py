@@ -27,29 +27,31 @@ def variables():
 
 
 @pytest.mark.parametrize(
-    ("ours", "plain"),
-    [(optimizers.SGD, keras.optimizers.SGD), (optimizers.Adam, keras.optimizers.Adam)],
+    ("ours", "plain", "options"),
+    [
+        (optimizers.SGD, keras.optimizers.SGD, {"momentum": 0.9}),
+        (optimizers.Adam, keras.optimizers.Adam, {}),
+    ],
 )
-def test_equals_two_optimizers_with_two_rates(ours, plain):
-    options = {"momentum": 0.9} if plain is keras.optimizers.SGD else {}
+def test_equals_optimizers_with_a_rate_for_each_group_and_its_biases(ours, plain, options):
     together, apart = variables(), variables()
-    optimizer = ours(0.01, multipliers={"head/": 10.0}, **options)
-    body, head = plain(0.01, **options), plain(0.1, **options)
-    optimizer.build(together)
+    scaled = ours(0.01, multipliers={"head/": 10.0}, bias_multiplier=2.0, **options)
+    each = [plain(rate, **options) for rate in (0.01, 0.02, 0.1, 0.2)]
+    scaled.build(together)
     for seed in range(5):
         gradients = [keras.random.normal(v.shape, seed=seed) for v in together]
-        optimizer.apply(gradients, together)
-        body.apply(gradients[:2], apart[:2])
-        head.apply(gradients[2:], apart[2:])
+        scaled.apply(gradients, together)
+        for one, gradient, variable in zip(each, gradients, apart, strict=True):
+            one.apply([gradient], [variable])
     for one, other in zip(together, apart, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_is_rebuilt_with_its_multipliers():
-    optimizer = optimizers.Adam(0.01, multipliers={"head/": 3.0})
+    optimizer = optimizers.Adam(0.01, multipliers={"head/": 3.0}, bias_multiplier=2.0)
     restored = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(restored) is optimizers.Adam
-    assert restored.multipliers == {"head/": 3.0}
+    assert (restored.multipliers, restored.bias_multiplier) == ({"head/": 3.0}, 2.0)
 
 
 def test_rejects_patterns_that_match_nothing_or_twice():
@@ -59,6 +61,8 @@ def test_rejects_patterns_that_match_nothing_or_twice():
         optimizers.SGD(multipliers={"head/": 2.0, "kernel": 3.0}).build(variables())
     with pytest.raises(ValueError, match=r"`multipliers\['head/'\]`.*Received"):
         optimizers.SGD(multipliers={"head/": -1.0})
+    with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
+        optimizers.SGD(bias_multiplier=-1.0)
 
 
 @pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])
@@ -77,24 +81,6 @@ def test_l2_is_the_gradient_of_half_the_squared_norm_of_the_kernels(optimizer, r
         results.append([np.array(kernel), np.array(bias)])
     np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-6)
     np.testing.assert_array_equal(results[0][1], results[1][1])
-
-
-@pytest.mark.parametrize("optimizer", [optimizers.SGD, optimizers.Adam])
-def test_biases_have_a_multiplier_on_top_of_that_of_their_group(optimizer):
-    ours, expected = variables(), variables()
-    scaled = optimizer(0.01, multipliers={"head/": 10.0}, bias_multiplier=2.0)
-    plain = [optimizer(rate) for rate in (0.01, 0.02, 0.1, 0.2)]
-    scaled.build(ours)
-    for seed in range(3):
-        gradients = [keras.random.normal(v.shape, seed=seed) for v in ours]
-        scaled.apply(gradients, ours)
-        for one, gradient, variable in zip(plain, gradients, expected, strict=True):
-            one.apply([gradient], [variable])
-    for one, other in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    assert optimizer.from_config(scaled.get_config()).bias_multiplier == 2.0
-    with pytest.raises(ValueError, match=r"`bias_multiplier`.*Received"):
-        optimizer(bias_multiplier=-1.0)
 
 
 def test_a_loss_that_was_called_before_is_compiled_with_its_multiplier():

@@ -38,7 +38,7 @@ def measured(name, strategy):
             keras.utils.set_random_seed(0)
             model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
             model = EmbeddingModel(model) if kind == "embedding" else model
-            model.compile(keras.optimizers.SGD(1e-3), loss=loss)
+            model.compile(keras.optimizers.SGD(1e-3), loss=loss, jit_compile=False)
         for data, labels in (("sorted", LABELS), ("mixed", MIXED), ("balanced", MIXED[16:])):
             batches = tf.data.Dataset.from_tensor_slices((ROWS[: len(labels)], labels)).batch(8)
             with warnings.catch_warnings(record=True) as found:
