@@ -6,9 +6,10 @@ from tfdml import losses
 from tfdml.layers import PDDM
 
 
-def scored_pairs(loss, batch, dim, monkeypatch):
-    """The number of pairs that each call of the layer's score saw in one value of the loss."""
-    asked = []
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
+@pytest.mark.parametrize(("preset", "expected"), [(None, [2080]), ("published", [2080, 3])])
+def test_scores_each_pair_once_and_those_with_a_gradient(preset, expected, rng, monkeypatch):
+    loss, asked = losses.get("pddm", preset=preset), []
     score = loss.layer.score
 
     def counting(ends, a, b):
@@ -16,19 +17,8 @@ def scored_pairs(loss, batch, dim, monkeypatch):
         return score(ends, a, b)
 
     monkeypatch.setattr(loss.layer, "score", counting)
-    rows = np.random.default_rng(0).normal(size=(batch, dim)).astype("float32")
-    loss(np.arange(batch) // 4, rows)
-    return asked
-
-
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="traced once, run many times")
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, [64 * 65 // 2]), ({"preset": "published"}, [64 * 65 // 2, 3])],
-    ids=["all pairs", "one quadruplet"],
-)
-def test_scores_each_pair_once_and_those_with_a_gradient(options, expected, monkeypatch):
-    assert scored_pairs(losses.get("pddm", **options), 64, 8, monkeypatch) == expected
+    loss(np.arange(64) // 4, rng.normal(size=(64, 8)).astype("float32"))
+    assert asked == expected
 
 
 def test_a_loss_saved_by_an_earlier_version_keeps_its_negatives():

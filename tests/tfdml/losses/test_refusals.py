@@ -9,43 +9,43 @@ import pytest
 
 from tfdml import losses
 
+LABELS, ROWS = np.array([0, 0, 1, 1]), np.zeros((4, 2), "float32")
+SWAPPED = r"`labels`.*Received: dtype=float32.*swapped"
+NAMES = re.escape("names by np.unique(labels, return_inverse=True)[1]. Received: dtype=")
+ONE_HOT = re.escape("convert one-hot rows by np.argmax(labels, axis=1). Received: ")
 
-def test_rejects_wrong_input():
-    loss, x = losses.get("contrastive"), np.zeros((4, 2), "float32")
-    labels = np.array([0, 0, 1, 1])
-    for floats in (x, keras.ops.convert_to_tensor(x)):
-        for swapped in (labels, list(labels), keras.ops.convert_to_tensor(labels)):
-            with pytest.raises(TypeError, match=r"`labels`.*Received: dtype=float32.*swapped"):
-                loss(floats, swapped)
-        with pytest.raises(TypeError, match=r"`labels`.*Received: dtype=float32$"):
-            loss(floats[:, 0], x)
-    with pytest.raises(TypeError, match=r"`labels`.*Received: dtype=object$"):
-        loss(None, x)
-    names = re.escape("names by np.unique(labels, return_inverse=True)[1]. Received: dtype=")
-    for of in (str, object):
-        with pytest.raises(TypeError, match=names):
-            loss(np.array(["a", "a", "b", "b"], of), x)
-    rows = re.escape("convert one-hot rows by np.argmax(labels, axis=1). Received: ")
-    for dtype, error in (("float32", TypeError), ("int64", ValueError)):
-        with pytest.raises(error, match=rows):
-            loss(np.eye(4, dtype=dtype), x)
-    with pytest.raises(TypeError, match=r"`embeddings`.*Received: dtype=object$"):
-        loss(labels, None)
-    with pytest.raises(TypeError, match=r"`embeddings`.*Received: dtype=int"):
-        loss(labels, labels[:, None])
-    with pytest.raises(ValueError, match=r"batch size.*Received: labels.shape=\(3,\)"):
-        loss(labels[:3], x)
-    with pytest.raises(ValueError, match=r"`labels`.*Received: labels.shape=\(2, 2\)"):
-        loss(labels.reshape(2, 2), x)
-    with pytest.raises(ValueError, match=r"`embeddings`.*Received: .*\(8,\)"):
-        loss(labels, x.reshape(-1))
-    with pytest.raises(ValueError, match=r"batch.*Received: .*\(0, 2\)"):
-        loss(labels[:0], x[:0])
-    with pytest.raises(ValueError, match=r"ContrastiveLoss.*`sample_weight`"):
-        loss(labels, x, sample_weight=np.ones(4))
+
+@pytest.mark.parametrize(
+    ("labels", "embeddings", "error", "message"),
+    [
+        (ROWS, LABELS, TypeError, SWAPPED),
+        (ROWS, list(LABELS), TypeError, SWAPPED),
+        (ROWS[:, 0], ROWS, TypeError, r"`labels`.*Received: dtype=float32$"),
+        (None, ROWS, TypeError, r"`labels`.*Received: dtype=object$"),
+        (np.array(["a", "a", "b", "b"]), ROWS, TypeError, NAMES),
+        (np.array(["a", "a", "b", "b"], object), ROWS, TypeError, NAMES),
+        (np.eye(4, dtype="float32"), ROWS, TypeError, ONE_HOT),
+        (np.eye(4, dtype="int64"), ROWS, ValueError, ONE_HOT),
+        (LABELS, None, TypeError, r"`embeddings`.*Received: dtype=object$"),
+        (LABELS, LABELS[:, None], TypeError, "`embeddings`.*Received: dtype=int"),
+        (LABELS[:3], ROWS, ValueError, r"batch size.*Received: labels.shape=\(3,\)"),
+        (LABELS.reshape(2, 2), ROWS, ValueError, r"`labels`.*Received: labels.shape=\(2, 2\)"),
+        (LABELS, ROWS.reshape(-1), ValueError, r"`embeddings`.*Received: .*\(8,\)"),
+        (LABELS[:0], ROWS[:0], ValueError, r"batch.*Received: .*\(0, 2\)"),
+    ],
+)
+def test_rejects_wrong_input(labels, embeddings, error, message):
+    tensors = [labels, embeddings]
+    for place, given in enumerate(tensors):
+        if isinstance(given, np.ndarray) and given.dtype.kind in "if":
+            tensors[place] = keras.ops.convert_to_tensor(given)
+    for arguments in ((labels, embeddings), tensors):
+        with pytest.raises(error, match=message):
+            losses.get("contrastive")(*arguments)
 
 
 INFINITE = float("inf")
+NO_DENSITIES = [0.1, -1], [0.1, "x"], 3.0, [[0.1]], [], [0.1, float("nan")], "ab", {0: 1}
 WRONG = {  # name -> options that it rejects, the first of each by its value
     "binomial": [{"negative_cost": 0}, {"beta": INFINITE}],
     "clustering": [{"gamma": 0}, {"swaps": -1}],
@@ -57,19 +57,7 @@ WRONG = {  # name -> options that it rejects, the first of each by its value
     "coupled_clusters": [{"margin": 0}],
     "density": [
         *({"alpha_init": INFINITE}, {"alpha_multiplier": -1}, {"eta": 1.5}, {"num_classes": 0}),
-        *(
-            {"initial_density": value}
-            for value in (
-                [0.1, -1],
-                [0.1, "x"],
-                3.0,
-                [[0.1]],
-                [],
-                [0.1, float("nan")],
-                "ab",
-                {0: 1},
-            )
-        ),
+        *({"initial_density": value} for value in NO_DENSITIES),
     ],
     "hdc": [
         *({"levels": 0}, {"hard_ratios": (1.0, 0.5, 0.2), "levels": 2}, {"selection": "own"}),

@@ -31,7 +31,7 @@ OBJECTIVES = {
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
 }
-BY_DEFAULT = OBJECTIVES if BACKEND == "tensorflow" else ("triplet", "memory")
+BY_DEFAULT = ("triplet", "memory")
 
 
 def built(name):
