@@ -167,3 +167,8 @@ every_class = parameters([*FIRST_PATHS.values()])
 some_losses = pytest.mark.parametrize(
     ("name", "options"), [("contrastive", {}), ("coupled_clusters", {}), ("hdc", {})]
 )
+# Those with loops, sorts or branches, which XLA compiles in its own way; and one of each kind.
+LOOPS = {"triplet", "hdc", "smooth_ap", "recall_at_k", "npair", "histogram", "pddm", "soft_triple"}
+xla_losses = parameters([case for case in FIRST_PATHS.values() if case[0] in LOOPS])
+KINDS = {"lifted", "hdc", "supcon", "smooth_ap", "arcface", "proxy_anchor", "weighted_sum"}
+each_kind = parameters([case for case in FIRST_PATHS.values() if case[0] in KINDS])

@@ -23,12 +23,12 @@ from backend import (
 from cases import (
     CASES,
     PATHS,
-    PROXIES,
+    each_kind,
     every_class,
     every_loss,
     every_path,
-    parameters,
     some_losses,
+    xla_losses,
 )
 
 from tfdml import losses
@@ -150,7 +150,7 @@ def test_does_not_hide_a_nan(name, options, rng):
         assert np.isnan(float(loss(labels, x))), row
 
 
-@every_class
+@xla_losses
 def test_is_the_same_in_eager_graph_and_xla_in_float32(name, options, rng):
     loss = losses.get(name, **options)
     of_any_size, of_one_size = float32_forms(name, json.dumps(options), dim=6)
@@ -203,7 +203,7 @@ def is_plain(value):
 
 
 @slow_on_jax
-@parameters([case for case in PATHS if case[1] in ({}, PROXIES)])
+@each_kind
 def test_descending_it_separates_the_classes(name, options, rng):
     labels, x = np.repeat(np.arange(4), 4), rng.normal(size=(16, 12))
     loss = losses.get(name, **options)
