@@ -232,8 +232,8 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
     A subclass holds its weights in `layer` and implements `call(batch)`. One whose layer scores
     pairs of rows states it in its `traits`, returns that layer as `similarity_layer` and implements
     `similarity(a, b)`. `tfdml.EmbeddingModel` trains, saves and restores the layers, and so does a
-    model or a layer of which the loss, a Keras layer too, is an attribute. `compile` of a plain
-    `keras.Model` would do neither: the call then raises a ValueError.
+    model or a layer of which the loss, a Keras layer too, is an attribute, once it was called.
+    `compile` of a plain `keras.Model` would do neither: the call then raises a ValueError.
 
     Attributes:
         layer: The Keras layer; None if there is nothing to learn.

@@ -37,17 +37,14 @@ def trained(folder, kind, names, workers=1):
     return [np.load(path) for path in paths]
 
 
-def assert_equal(one, other):
-    assert set(one) == set(other)
-    for name in one:
-        np.testing.assert_allclose(other[name], one[name], rtol=1e-6, atol=1e-6, err_msg=name)
-
-
 @pytest.mark.slow
 def test_replicas_and_workers_make_the_updates_of_one(tmp_path):
     names = [*LOSSES, *VARIANTS]
     [one] = trained(tmp_path, "one", names)
     for kind, workers in (("cpu:2", 1), ("cpu:4", 1), ("workers", 2), ("workers", 4)):
         for found in trained(tmp_path, kind, names, workers):
-            assert_equal(one, found)
+            assert set(found) == set(one)
+            for name in one:
+                close = {"rtol": 1e-6, "atol": 1e-6, "err_msg": name}
+                np.testing.assert_allclose(found[name], one[name], **close)
     assert one["memory/loss"].shape == (20,)
