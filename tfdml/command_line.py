@@ -5,9 +5,7 @@ import dataclasses
 import functools
 import inspect
 import os
-import pathlib
 import re
-import shlex
 import sys
 import types
 import typing
@@ -22,7 +20,6 @@ from tfdml.files import read_text
 # In characters of every encoding, as of what `--print_config` prints.
 jsonargparse.set_dumper("yaml", functools.partial(yaml.safe_dump, sort_keys=False))
 
-SCRIPTS = ("train.py", "evaluate.py")  # of a clone
 if typing.TYPE_CHECKING:
     Count = int
     PositiveInt = int
@@ -305,20 +302,6 @@ def fail(program, message, code=2) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with the code."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(code)
-
-
-def program_name(program):
-    """What a program calls itself: `train.py` in a process of that script, else `tfdml-train`."""
-    script = pathlib.PurePath(sys.argv[0]).name
-    return script if script == f"{program}.py" else f"tfdml-{program}"
-
-
-def program_call(program):
-    """How to call a program: `python train.py` in a process of such a script, else its name."""
-    script = pathlib.PurePath(sys.argv[0])
-    if script.name not in SCRIPTS:
-        return program_name(program)
-    return f"python {shlex.quote(str(script.with_name(f'{program}.py')))}"
 
 
 def command_of(program, description, commands, arguments=None):

@@ -14,8 +14,6 @@ from tfdml.command_line import (
     Seed,
     Share,
     as_yaml,
-    program_call,
-    program_name,
 )
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
@@ -68,21 +66,6 @@ def test_what_has_no_default_is_given_by_its_place_or_as_a_flag(as_positional, a
     error = capsys.readouterr().err
     assert "place" in error
     assert as_positional or "arguments: --place. Give it without --place\n" in error
-
-
-@pytest.mark.parametrize(
-    ("started", "name", "call"),
-    [
-        ("/bin/tfdml-train", "tfdml-train", "tfdml-train"),
-        ("train.py", "train.py", "python train.py"),
-        ("my tfdml/train.py", "train.py", "python 'my tfdml/train.py'"),
-        ("a/evaluate.py", "tfdml-train", "python a/train.py"),
-        ("/site-packages/tfdml/serving/export.py", "tfdml-train", "tfdml-train"),
-    ],
-)
-def test_a_program_is_called_again_as_it_was_started(started, name, call, monkeypatch):
-    monkeypatch.setattr("sys.argv", [started])
-    assert (program_name("train"), program_call("train")) == (name, call)
 
 
 @dataclasses.dataclass

@@ -6,7 +6,6 @@ import pathlib
 
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.command_line import program_call
 from tfdml.files import check_file, identity, read_text
 from tfdml.runs.scoring import score_files
 from tfdml.serving.exported import find_version
@@ -55,7 +54,7 @@ def queries_of(run):
     others = [str(path) for path in scores if score_files.queries_path(path).is_file()]
     hint = f"it has those in {', '.join(others)}"
     if not others:
-        hint = f"score it first by `{program_call('evaluate')} {folder.parent if is_file else run}`"
+        hint = f"score it first by `tfdml-evaluate {folder.parent if is_file else run}`"
     archive = score_files.queries_path(files[-1])
     raise FileNotFoundError(f"{run} has no values of queries, {archive}: {hint}")
 
@@ -71,5 +70,5 @@ def _check_version(scores, folder):
     if name_of(version) != name_of(asked):  # a relative path, of the folder that it was scored from
         raise FileNotFoundError(
             f"{scores} has the scores of {version}, not of {asked}: score that first by "
-            f"`{program_call('evaluate')} {asked}`"
+            f"`tfdml-evaluate {asked}`"
         )

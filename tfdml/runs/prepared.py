@@ -14,7 +14,7 @@ import pipelines
 import tfdml
 from tfdml import runs
 from tfdml.checks import check, check_bool, check_integer, check_keras, check_options
-from tfdml.command_line import as_yaml, program_call
+from tfdml.command_line import as_yaml
 from tfdml.files import check_writable, identity, read_text, write_text
 from tfdml.losses.index import check_loss
 from tfdml.models.backbones import how_to_convert
@@ -152,9 +152,7 @@ class Run:
     @contextlib.contextmanager
     def resumable(self):
         """Within it, what stops this run or another worker says how to go on."""
-        go_on = (
-            f"Go on with: {program_call('train')} --run {shlex.quote(self.folder.name)} --resume"
-        )
+        go_on = f"Go on with: tfdml-train --run {shlex.quote(self.folder.name)} --resume"
         go_on += f" --devices {self.devices.text}" if self.devices.text else ""
         splits = self.images.dataset.splits.values()
         with runs.resumable(go_on, splits), self.devices.stopping_together(go_on):

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pipelines
 from tfdml.checks import check
-from tfdml.command_line import program_name
 from tfdml.models.backbones import check_colour
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
@@ -33,7 +32,7 @@ def load_images(recipe, fold=None):
     """
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
-    dataset.train.check_one_label(f"images to train on by {program_name('train')}")
+    dataset.train.check_one_label("images to train on by tfdml-train")
     dataset = _preprocessed(recipe, dataset)
     queries = None
     if fold is not None:
@@ -87,7 +86,7 @@ def warn_of_trained(program, trained, split):
     known = sorted(set(trained) & set(split.names))
     if known:
         print(
-            f"{program_name(program)}: warning: {len(known):,} of the {split.num_classes:,} "
+            f"tfdml-{program}: warning: {len(known):,} of the {split.num_classes:,} "
             f"scored classes were trained on, such as {known[0]}",
             file=sys.stderr,
         )

@@ -10,7 +10,6 @@ import sys
 import tensorflow as tf
 
 from tfdml.checks import check
-from tfdml.command_line import program_name
 from tfdml.models.replicas import fit_replicas as fit_replicas
 from tfdml.runs.devices import SECONDS_TO_CONNECT
 from tfdml.runs.watching import in_main_thread
@@ -33,7 +32,7 @@ LOST_WORKER = (
 
 def cluster_strategy(errors):
     """That of the workers of TF_CONFIG; what ends a wait without end is printed to `errors`."""
-    name, seconds = program_name("train"), SECONDS_TO_CONNECT
+    name, seconds = "tfdml-train", SECONDS_TO_CONNECT
     sentence = f"{name}: error: TensorFlow did not connect the workers in {seconds} s"
     try:
         with _ending_signals(), at_most(seconds, sentence, errors):

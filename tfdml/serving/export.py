@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tfdml import runs, serving
 from tfdml.checks import check_integer, check_keras
-from tfdml.command_line import Parser, one_sentence, program_call
+from tfdml.command_line import Parser, one_sentence
 from tfdml.files import check_writable
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.serving.exported import find_version
@@ -106,7 +106,7 @@ def main(arguments=None):
         for version in (path, trained):
             speed = runs.exporting.images_per_second(version)
             print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
-        print(f"Score it with: {program_call('evaluate')} {path.parent}")
+        print(f"Score it with: tfdml-evaluate {path.parent}")
 
 
 def export_again(settings, options, run, trained, out):

@@ -11,7 +11,6 @@ import numpy as np
 
 import pipelines
 from pipelines.datasets.cached import sources_of
-from tfdml.command_line import program_name
 from tfdml.files import copies
 from tfdml.runs.run_images import warn_of_trained
 
@@ -69,7 +68,7 @@ def load_images(options, model):
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
     kept["training"] = options.split in ("train", "validation")
     dataset = pipelines.load(options.dataset, options.data_dir, **kept)
-    dataset.train.check_one_label(f"images to score by {program_name('evaluate')}")
+    dataset.train.check_one_label("images to score by tfdml-evaluate")
     split, queries = _chosen(options.split, model, dataset)
     if model.recipe.get("dataset") == options.dataset and options.split != "train":
         warn_of_trained("evaluate", model.metadata.get("trained_classes") or [], split)

@@ -9,7 +9,6 @@ from typing import Any
 
 from pipelines.datasets import place_of
 from tfdml.checks import check
-from tfdml.command_line import program_call
 from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.folders import RUNS, SAVED_MODELS
@@ -105,7 +104,7 @@ def find_version(path):
         hint = f"Run {run.name!r} has exported"
         if versions := versions_of(SAVED_MODELS / run.name):
             raise FileNotFoundError(f"{missing}. {hint} {versions[max(versions)]}") from None
-        go_on = f"{program_call('train')} --run {shlex.quote(run.name)} --resume"
+        go_on = f"tfdml-train --run {shlex.quote(run.name)} --resume"
         hint += " none: let its training end, or go on with"
         raise FileNotFoundError(f"{missing}. {hint}: {go_on}") from None
 
