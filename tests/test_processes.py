@@ -102,7 +102,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     error = process.communicate()[1]
     assert process.returncode == 130, error
     # TensorFlow may print what it was about before that.
-    assert error.endswith(f"\nStopped. Go on with: tfdml-train --run x --resume\n")
+    assert error.endswith("\nStopped. Go on with: tfdml-train --run x --resume\n")
 
 
 def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):

@@ -1,5 +1,6 @@
 """Argument checks, whose errors state what must hold and what was received."""
 
+import contextlib
 import difflib
 import json
 import math
@@ -14,7 +15,6 @@ _OF_KERAS = {
     "image_data_format": ("channels_last",),
     "backend": ("tensorflow",),
 }
-_CUTTING = ("KERAS_MAX_EPOCHS", "KERAS_MAX_STEPS_PER_EPOCH")  # every training and prediction short
 
 
 class Bare(str):
@@ -118,53 +118,30 @@ def check_fits(needed, what, **received):
 
 
 def keras_setting(name):
-    """The `floatx`, `image_data_format` or `backend` of Keras, without importing it, and its place.
-
-    Raises:
-        OSError: If the file of the settings cannot be read.
-        ValueError: If Keras rejects the file; names it.
-    """
+    """The `floatx`, `image_data_format` or `backend` of Keras, not imported, and where it is set."""
     home = os.path.expanduser("~")
     home = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     file = os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", home), "keras.json"))
-    keras = sys.modules.get("keras")
-    value, place = None if keras else _settings_of_keras(file).get(name, _OF_KERAS[name][0]), file
+    value, place = _OF_KERAS[name][0], file
+    # Without the file, or if it is broken, Keras has its defaults.
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        value = json.loads(pathlib.Path(file).read_text("utf-8")).get(name, value)
     if name == "backend" and os.environ.get("KERAS_BACKEND"):
         value, place = os.environ["KERAS_BACKEND"], "the variable KERAS_BACKEND"
-    if keras:
+    if keras := sys.modules.get("keras"):
         value, place = getattr(keras.config, name)(), f"{place} or by keras.config"
     return value, place
 
 
 def check_keras(*names):
-    """Checks settings of Keras in its file and the environment, without importing it.
+    """Raises a ValueError unless the named settings of Keras are what tfdml needs.
 
-    Args:
-        *names: As for `keras_setting`; all that programs need if none is given.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If a setting is not what tfdml needs, or Keras rejects the file; names it.
+    Those of `keras_setting`; all that programs need if none is given.
     """
     for name in names or ("floatx", "image_data_format"):
         value, place = keras_setting(name)
         expected = f"`{name}` of Keras must be {_OF_KERAS[name][0]}; it is set in {place}"
         check(value in _OF_KERAS[name], expected, **{name: value})
-    for name in () if names else _CUTTING:
-        value = os.environ.get(name)
-        check(value is None, f"the variable {name} must not be set", **{name: value})
-
-
-def _settings_of_keras(file):
-    try:
-        with open(file, encoding="utf-8") as text:
-            settings = json.load(text)
-    except (FileNotFoundError, ValueError):  # which Keras ignores too
-        return {}
-    check(isinstance(settings, dict), f"{file} must be of the form {{name: value}}", file=settings)
-    epsilon = settings.get("epsilon", 1e-7)
-    check(isinstance(epsilon, float), f"`epsilon` of {file} must be a float", epsilon=epsilon)
-    return settings
 
 
 def unknown_name(kind, name, available):
