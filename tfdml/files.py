@@ -76,7 +76,6 @@ def locked(folder, taken):
 def check_writable(*folders):
     """Raises an OSError for a folder that cannot be made or written to. Makes nothing."""
     for folder in folders:
-        _check_names(folder)
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
             raise PermissionError(f"cannot write to {nearest.absolute()}")
@@ -85,17 +84,9 @@ def check_writable(*folders):
 def check_file(**files):
     """Raises an OSError for a file, such as `out=path`, that cannot be written. Makes nothing."""
     for option, path in files.items():
-        _check_names(path)
         check_writable(path.parent)
         if path.is_dir():
             raise IsADirectoryError(f"`{option}` must be a file. {path} is a folder")
-
-
-def _check_names(path):
-    longest = max(path.parts, key=lambda name: len(os.fsencode(name)), default="")
-    if (count := len(os.fsencode(longest))) > LONGEST:
-        expected = f"the name of a file or folder must have at most {LONGEST} bytes"
-        raise OSError(f"{expected}. Received: {longest!r}, of {count}")
 
 
 def as_file_name(text):

@@ -60,15 +60,6 @@ def test_a_long_name_is_shortened_to_one_of_its_own(letter):
         assert shortened(name) == name
 
 
-def test_a_name_that_is_too_long_is_rejected(tmp_path):
-    check_file(out=tmp_path / ("x" * 255))
-    message = "name of a file or folder must have at most 255 bytes. Received: 'é.*of 256"
-    for path in (tmp_path / ("é" * 128), tmp_path / "new" / ("é" * 128) / "x"):
-        for check in (check_writable, lambda path: check_file(out=path)):
-            with pytest.raises(OSError, match=message):
-                check(path)
-
-
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(IsADirectoryError, match=f"`out` must be a file. {tmp_path} is a folder"):
         check_file(out=tmp_path)
