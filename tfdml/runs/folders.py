@@ -23,14 +23,6 @@ def is_taken(name):
     return (RUNS / name).exists() or (SAVED_MODELS / name).exists()
 
 
-def how_to_go_on(name):
-    """What can be done with the folders of a run whose name is taken, in words."""
-    if (RUNS / name / "config.yaml").is_file():
-        return "go on with --resume"
-    found = [str(folder / name) for folder in (RUNS, SAVED_MODELS) if (folder / name).exists()]
-    return f"delete {' and '.join(found)}"
-
-
 def free_name(text):
     """The text as a name, or with `_2`, `_3`, ... where that is taken."""
     name = shortened(as_file_name(text), most=96)  # of 100 bytes, with room for a number

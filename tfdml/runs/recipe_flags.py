@@ -102,8 +102,7 @@ def parse(arguments):
             name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
             recipe = dataclasses.replace(recipe, run=name)
         elif devices.is_chief and folders.is_taken(recipe.run):
-            go_on = folders.how_to_go_on(recipe.run)
-            parser.error(f"run {recipe.run!r} exists. Choose another --run, or {go_on}")
+            parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")
         return recipe, False, devices
 
 
