@@ -133,20 +133,6 @@ def test_elsewhere_the_folder_of_the_images_must_be_given(capsys):
 
 
 @pytest.mark.usefixtures("machine")
-def test_a_run_without_an_export_is_named(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        evaluate.main(["small"])
-    assert "Run 'small' has exported saved_models/small/1" in capsys.readouterr().err
-    shutil.rmtree("saved_models/small")
-    for model in ("runs/small", "saved_models/small", "small"):
-        with pytest.raises(SystemExit, match="2"):
-            evaluate.main([model])
-        error = capsys.readouterr().err
-        assert f"no SavedModel at {model.replace('runs', 'saved_models')}" in error
-        assert "tfdml-train --run small --resume" in error
-
-
-@pytest.mark.usefixtures("machine")
 @pytest.mark.parametrize(
     ("gigabytes", "message"),
     [

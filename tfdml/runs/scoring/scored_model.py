@@ -4,20 +4,18 @@ import dataclasses
 import functools
 import os
 import pathlib
-import shlex
 from typing import Any
 
 from pipelines.datasets import place_of
 from tfdml.checks import check
 from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
-from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.run_images import preprocessing_of
 from tfdml.runs.scoring.embedded import read_embeddings
 from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata
-from tfdml.serving.versions import name_of, versions_of
+from tfdml.serving.versions import name_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +75,7 @@ def find_model(options):
         stored = read_embeddings(path)
     if options.model is None:
         return ScoredModel(None, {}, name=pathlib.Path(path).stem, stored=stored)
-    version = find_version(pathlib.Path(options.model))
+    version = exported.find_version(pathlib.Path(options.model))
     metadata, name = read_metadata(version), name_of(version).partition("/")[0]
     recipe = exported.recipe_in(metadata)
     if whole := exported.config_of(version, recipe):
@@ -91,22 +89,6 @@ def find_model(options):
         check(options.data_dir is not None, expectation, data_dir=None, name=folder)
         recipe = {**recipe, "data_dir": options.data_dir}
     return ScoredModel(version, recipe, metadata, name, stored)
-
-
-def find_version(path):
-    """As `exported.find_version`; the error for a run without an export says how to go on."""
-    try:
-        return exported.find_version(path)
-    except FileNotFoundError as missing:
-        run = RUNS / path.name
-        if not (run / "config.yaml").is_file():
-            raise
-        hint = f"Run {run.name!r} has exported"
-        if versions := versions_of(SAVED_MODELS / run.name):
-            raise FileNotFoundError(f"{missing}. {hint} {versions[max(versions)]}") from None
-        go_on = f"tfdml-train --run {shlex.quote(run.name)} --resume"
-        hint += " none: let its training end, or go on with"
-        raise FileNotFoundError(f"{missing}. {hint}: {go_on}") from None
 
 
 def completed(options, model):
