@@ -23,7 +23,6 @@ from tfdml.command_line import one_sentence
 from tfdml.quiet import keep_printing
 from tfdml.runs.folders import SAVED_MODELS
 from tfdml.runs.recipe_flags import PROGRAM, parse
-from tfdml.serving.metadata import places_of
 from tfdml.serving.options import export_options
 from tfdml.serving.versions import next_version
 
@@ -130,7 +129,6 @@ def export(run, scores):
         options=export_options(run.recipe.export_options),
         metadata={
             "recipe": dataclasses.asdict(run.recipe),
-            "places": places_of(vars(run.recipe)),
             "trained_classes": list(dict.fromkeys([*run.images.train.names, *run.earlier])),
             "scores": scores,
         },

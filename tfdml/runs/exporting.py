@@ -77,22 +77,17 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
 def check_same_run(out, trained):
     """Raises a FileExistsError if a folder holds versions of another run than `trained`.
 
-    A run that was trained further is the same; one on another folder of the same name is not, if
-    the versions or their runs tell the folders.
+    A run that was trained further is the same.
     """
-    run, places = _run_of(trained)
+    settings = _settings_of(trained)
     for other in versions_of(out).values():
-        run_there, places_there = _run_of(other)
-        if run_there != run or (places and places_there and places != places_there):
+        if _settings_of(other) != settings:
             raise FileExistsError(f"{other} is of another run: choose another folder for this one")
 
 
-def _run_of(version):
-    about = metadata.read_metadata(version)
-    recipe = exported.recipe_in(about)
-    config = exported.config_of(version, recipe)
-    places = about.get("places") or (config and metadata.places_of(config))
-    return {**metadata.without_folders(recipe), "steps": None}, places
+def _settings_of(version):
+    """The settings of the training of a version, but for the steps and the folders."""
+    return {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
 
 
 def write_next(served, out, trained, **known):
@@ -104,7 +99,6 @@ def write_next(served, out, trained, **known):
     before = metadata.read_metadata(trained)
     known = {
         "recipe": exported.recipe_in(before) or None,
-        "places": before.get("places"),
         "trained_classes": before.get("trained_classes") or None,
         **known,
     }

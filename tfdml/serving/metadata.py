@@ -14,14 +14,12 @@
     trained_classes      names of the classes that it was trained on
     recipe               the settings of its training, as `train.py --config` takes them, with
                          files and folders by name only
-    places               digest of the real paths of these, which tells those of one name apart
     scores               of the trained model, by name
     precision_scores     of a rounded precision: Recall@1 and megabytes next to those of float32
 
-The last five are present only if known.
+The last four are present only if known.
 """
 
-import hashlib
 import json
 import os
 
@@ -32,14 +30,14 @@ FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
 PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 _WORDS = ("annotated", "imagenet")  # which they may be instead
-TRAINING = ("trained_classes", "recipe", "places", "scores", "precision_scores")
+TRAINING = ("trained_classes", "recipe", "scores", "precision_scores")
 # What is read of the metadata again: kind -> its type, and the names of its entries. A list or a
 # dictionary holds the type of its elements or values.
 _KINDS = {
     "a text": (
         str,
         *("precision", "on_bad_image", "licence", "description", "fingerprint"),
-        *("places", "scores.scored_classes", "recipe.dataset", "recipe.data_dir"),
+        *("scores.scored_classes", "recipe.dataset", "recipe.data_dir"),
         *("recipe.boxes", "recipe.run", "recipe.mean_image", "recipe.loss"),
     ),
     "an integer": (
@@ -60,12 +58,6 @@ def without_folders(recipe):
     """The recipe with its files and folders by name only."""
     paths = _paths_in(recipe)
     return recipe | {name: os.path.basename(os.path.normpath(paths[name])) for name in paths}
-
-
-def places_of(recipe):
-    """A digest of the real paths of the files and folders of a recipe."""
-    real = [os.path.realpath(os.path.expanduser(path)) for path in _paths_in(recipe).values()]
-    return hashlib.sha256(os.fsencode("\0".join(real))).hexdigest()
 
 
 def with_place(recipe, place):
