@@ -17,7 +17,6 @@ NEIGHBOURS = (1, 2, 4, 8)
 PAIRS = 2000  # of each kind, to judge a learned similarity by
 FEW_STEPS = 500  # of which some losses change little
 COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
-_TARGETS = ("target_mean", "target_lowest", "target_highest")
 
 
 def score(embeddings, images, model):
@@ -65,42 +64,27 @@ def failures(scores):
 
 def what_to_try(recipe, num_classes, scores):
     """What to change first after a failure, as sentences."""
-    if "preset" in recipe.loss_options:
-        yield "The default options of the loss: leave out --loss_options.preset"
     usual = dataclasses.replace(recipe, learning_rate=None).completed(num_classes)[0].learning_rate
     if recipe.learning_rate > usual:
         yield f"The default learning rate, {usual:g}: leave out --learning_rate"
+    elif recipe.learning_rate == usual and not scores.get("improved"):
+        yield f"A lower learning rate: --learning_rate {usual / 10:g}"
     if num_classes < FEW_CLASSES:
         yield f"More classes: {num_classes} are few to learn from"
-    elif recipe.steps < FEW_STEPS or scores.get("similarity_collapsed"):
+        return
+    if recipe.steps < FEW_STEPS or scores.get("similarity_collapsed"):
         yield f"More steps: --steps {max(FEW_STEPS, 2 * recipe.steps)}"
-    if num_classes >= FEW_CLASSES:
-        yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
-    if recipe.weights and recipe.head_multiplier < 10:
-        yield "New layers that learn faster than the pretrained ones: --head_multiplier 10"
-    classes = min(2 * recipe.classes_per_batch, num_classes)
-    classes -= classes % recipe.super_classes
-    if classes > recipe.classes_per_batch:
-        yield f"More negatives in a batch: --classes_per_batch {classes}"
-    if recipe.learning_rate == usual and not scores.get("improved"):
-        yield f"A lower learning rate: --learning_rate {usual / 10:g}"
+    yield f"Another objective: --loss {'contrastive' if recipe.loss == 'npair' else 'npair'}"
 
 
 def plot_training(log, scores, path):
-    """Plots the losses of a CSV log, the targets of density in it, and scores before and after."""
+    """Plots the losses of a CSV log, and scores before and after."""
     epochs = list(csv.DictReader(read_text(log).splitlines()))
-    watched = bool(epochs) and "target_mean" in epochs[0]
-    figure = Figure(figsize=(15 if watched else 10, 4), layout="constrained")
-    loss_axes, score_axes, *target_axes = figure.subplots(1, 3 if watched else 2)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    loss_axes, score_axes = figure.subplots(1, 2)
     numbers, label = [int(row["epoch"]) + 1 for row in epochs], "epoch (checkpoint interval)"
     loss_axes.plot(numbers, [float(row["loss"]) for row in epochs], marker=".")
     loss_axes.set(title="Training loss", xlabel=label, ylabel="loss")
-    for axes in target_axes:
-        mean, low, high = ([float(row[name]) for row in epochs] for name in _TARGETS)
-        axes.plot(numbers, mean, label="mean")
-        axes.fill_between(numbers, low, high, alpha=0.3, label="lowest to highest")
-        axes.set(title="Targets of density", xlabel=label, ylabel="squared distance")
-        axes.legend()
     for stage, style in (("untrained", "o--"), ("trained", "o-")):
         names = [name for name in scores[stage] if name.startswith("recall@")]
         score_axes.plot(names, [scores[stage][name] for name in names], style, label=stage)
