@@ -1,6 +1,5 @@
 """A run that is ready to train, of which all is checked once, in the order of cost."""
 
-import collections
 import contextlib
 import dataclasses
 import json
@@ -188,30 +187,15 @@ def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
         warn_of_trained("train", before, images.test)
         if resume and writes:
             folders.check_same_images(folder, images.train.names, images.counts)
-        recipe = with_defaults(recipe, images.train)
+        recipe, reasons = recipe.completed(images.train.num_classes)
+        for name, reason in reasons.items():
+            print(f"--{name} {reason}")
         devices.check(recipe)
         run = _built(recipe, devices, images, before, folder if resume else None)
         if kept:
             _keep(run, folder, resume, held)
         run.held = held.pop_all()
         return run
-
-
-def with_defaults(recipe, split):
-    """The recipe with the defaults that follow from the weights and the classes, printed.
-
-    A sentence follows if a batch takes more images of each class than the largest has.
-    """
-    recipe, reasons = recipe.completed(split.num_classes)
-    for name, reason in reasons.items():
-        print(f"--{name} {reason}")
-    most = max(collections.Counter(split.labels.tolist()).values())
-    if recipe.sampler in ("balanced", "mixed") and most < recipe.images_per_class:
-        print(
-            f"--images_per_class {recipe.images_per_class} exceeds the largest class, which has "
-            f"{most} images: batches repeat images"
-        )
-    return recipe
 
 
 def _built(recipe, devices, images, before, folder):

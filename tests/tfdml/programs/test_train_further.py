@@ -15,8 +15,6 @@ from small_runs import run, write_images
 import pipelines
 from tfdml.programs import train
 from tfdml.runs.folders import RUNS, make_folders, only_writer
-from tfdml.runs.prepared import with_defaults
-from tfdml.runs.recipe import Recipe
 from tfdml.serving.metadata import read_metadata
 
 SMALL = ["--dataset", "digits", "--loss", "triplet", "--embedding_dim", "4"]
@@ -46,15 +44,6 @@ def test_a_run_prints_and_keeps_its_defaults(folder):
     assert "--classes_per_batch 5, all training classes" in result.out
     settings = settings_of(folder, "a")
     assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-4, 5)
-
-
-@pytest.mark.parametrize(("sizes", "repeats"), [((2, 3), True), ((2, 4), False)])
-def test_a_run_states_that_no_class_fills_its_share_of_a_batch(capsys, sizes, repeats):
-    labels = np.repeat(range(len(sizes)), sizes)
-    split = pipelines.Split(np.zeros((len(labels), 2, 2, 3), np.uint8), labels)
-    with_defaults(Recipe(images_per_class=4), split)
-    said = "--images_per_class 4 exceeds the largest class, which has 3 images: batches repeat"
-    assert (said in capsys.readouterr().out) == repeats
 
 
 def test_the_last_interval_may_be_short(folder):

@@ -6,7 +6,6 @@ from small_runs import completed, small_dataset, write_images
 
 from tfdml.programs import train
 from tfdml.runs.network import build_model
-from tfdml.runs.prepared import with_defaults
 from tfdml.runs.run_batches import training_batches
 from tfdml.runs.run_images import load_images
 
@@ -36,7 +35,7 @@ def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_pat
     recipe, *_ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
     assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
     train_split, *_, dataset = load_images(recipe)
-    recipe = with_defaults(recipe, train_split)
+    recipe, _ = recipe.completed(train_split.num_classes)
     batches, _ = training_batches(recipe, 0, train_split, dataset)
     labels = next(iter(batches))[1].numpy()
     super_label_of = dict(zip(train_split.labels, train_split.super_labels, strict=True))
