@@ -1,9 +1,7 @@
 """The model of a run, built by its recipe or read from a checkpoint."""
 
-import contextlib
 import dataclasses
 import re
-import sys
 import zipfile
 
 import keras
@@ -51,7 +49,7 @@ def build_model(recipe, split, dataset):
     """The compiled `EmbeddingModel` of a recipe, for the `Split` to train on and its `Dataset`."""
     keras.utils.set_random_seed(recipe.seed)
     loss = losses.get(recipe.loss, **recipe.loss_options)
-    with built_with(recipe.precision), _bars_in_a_terminal():
+    with built_with(recipe.precision):
         embedder = tfdml.models.build_embedder(
             recipe.backbone,
             recipe.embedding_dim,
@@ -154,19 +152,6 @@ def embed_scored(model, images):
 def _predict(network, split, dataset):
     with named(split):
         return network.predict(images_to_score(split, dataset), verbose=verbosity())
-
-
-@contextlib.contextmanager
-def _bars_in_a_terminal():
-    """Within the block Keras draws progress bars, such as of downloads, in a terminal only."""
-    drawn = keras.utils.is_interactive_logging_enabled()
-    if not sys.stdout.isatty():
-        keras.utils.disable_interactive_logging()
-    try:
-        yield
-    finally:
-        if drawn:
-            keras.utils.enable_interactive_logging()
 
 
 def load_checkpoint(recipe, folder):
