@@ -109,28 +109,27 @@ TWO, FIRST = {"worker": ["a:1", "b:2"]}, {"type": "worker", "index": 0}
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    "config",
     [
-        ("{", "TF_CONFIG must be JSON such as"),
-        ("[]", "TF_CONFIG must be JSON such as"),
-        (json.dumps({"cluster": TWO}), "KeyError: 'task'"),
-        (cluster_of(TWO, {**FIRST, "index": 0.5}), "TF_CONFIG must be JSON such as"),
-        (cluster_of(TWO, {**FIRST, "index": 2}), "task of TF_CONFIG must be one of its cluster"),
-        (cluster_of(TWO, {**FIRST, "type": ["worker"]}), "must be one of its cluster"),
-        (
-            cluster_of({"ps": ["a:1"]}, {"type": "ps", "index": 0}),
-            "TF_CONFIG must have workers, and",
-        ),
-        (cluster_of({"worker": "a:1"}, FIRST), "must be lists of addresses"),
+        "{",
+        "[]",
+        json.dumps({"cluster": TWO}),
+        cluster_of(TWO, {**FIRST, "index": 0.5}),
+        cluster_of(TWO, {**FIRST, "index": 2}),
+        cluster_of(TWO, {**FIRST, "type": ["worker"]}),
+        cluster_of({"ps": ["a:1"]}, {"type": "ps", "index": 0}),
+        cluster_of({"chief": ["c:3", "d:4"], **TWO}, FIRST),
         *(
-            (cluster_of({"worker": addresses}, FIRST), "must be different texts HOST:PORT")
-            for addresses in (["a:1", "a:1"], ["a:0", "b:2"], ["a", "b"], ["a:1", "b:65536"])
+            cluster_of({"worker": addresses}, FIRST)
+            for addresses in ("a:1", ["a:1", "a:1"], ["a:0", "b:2"], ["a", "b"])
         ),
     ],
 )
-def test_rejects_a_cluster_that_is_none(config, expected, tmp_path, monkeypatch):
+def test_rejects_a_cluster_that_is_none(config, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config)
-    assert expected in programs.run(train.main, *RUN, cwd=tmp_path).sentence
+    message = programs.run(train.main, *RUN, cwd=tmp_path).sentence
+    assert "TF_CONFIG must be JSON such as" in message
+    assert message.endswith(f"Received: TF_CONFIG={config!r}")
     assert not list(tmp_path.iterdir())
 
 
@@ -283,8 +282,7 @@ own.start()
     )
     assert "ZeroDivisionError" in other.communicate(timeout=60)[1]
     _, error = chief.communicate(timeout=60)
-    assert chief.returncode == -signal.SIGKILL, error
-    assert "error: TensorFlow did not connect the workers in 3 s" in error
+    assert chief.returncode == -signal.SIGALRM, error
 
 
 @pytest.mark.slow

@@ -23,10 +23,10 @@ HELP = (
     "resume on other devices."
 )
 SECONDS_TO_CONNECT = 600  # to wait for the last worker
-_WORKERS = ("chief", "worker")
 _FORM = (
     'TF_CONFIG must be JSON such as {"cluster": {"worker": ["host:port", "host:port"]}, '
-    '"task": {"type": "worker", "index": 0}}'
+    '"task": {"type": "worker", "index": 0}}, with different addresses, one chief at most, and a '
+    "task of its cluster"
 )
 
 
@@ -80,8 +80,7 @@ class Devices:
             if len(self.addresses) > 1:
                 wait = f"{SECONDS_TO_CONNECT // 60} minutes at most"
                 print(f"Waiting for all {len(self.addresses)} workers, {wait}", file=sys.stderr)
-            with open(os.dup(2), "wb") as errors:  # as the import drops what is printed
-                self.strategy = import_tensorflow(lambda: runs.cluster_strategy(errors))
+            self.strategy = import_tensorflow(runs.cluster_strategy)
         elif self.text is not None:
             self.strategy = import_tensorflow(lambda: runs.machine_strategy(self.text))
         return self
@@ -145,22 +144,18 @@ def find_devices(environment=os.environ):
 
 def read_config(text):
     """The addresses of all workers, the chief's first, and the index of this one, of TF_CONFIG."""
-    try:
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         config = json.loads(text)
-        jobs, task = dict(config["cluster"].items()), config["task"]
-        kind, index = str(task["type"]), int(str(task["index"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{_FORM}. Received: {text!r} ({reason})") from None
-    lists = all(isinstance(addresses, list) for addresses in jobs.values())
-    check(lists, "the jobs of TF_CONFIG must be lists of addresses", cluster=jobs)
-    valid = jobs and set(jobs) <= set(_WORKERS) and len(jobs.get("chief", [])) <= 1
-    check(valid, "TF_CONFIG must have workers, and at most one chief, alone", cluster=jobs)
-    here = kind in jobs and 0 <= index < len(jobs[kind])
-    check(here, "the task of TF_CONFIG must be one of its cluster", task=task, cluster=jobs)
-    addresses = [address for job in _WORKERS for address in jobs.get(job, [])]
-    found = [re.fullmatch(r".+:(\d{1,5})", str(address)) for address in addresses]
-    valid = all(each and 0 < int(each[1]) < 2**16 for each in found)
-    expectation = "the addresses of TF_CONFIG must be different texts HOST:PORT"
-    check(valid and len(set(addresses)) == len(addresses), expectation, cluster=jobs)
-    return tuple(addresses), index + (len(jobs.get("chief", [])) if kind == "worker" else 0)
+        jobs, kind, index = config["cluster"], config["task"]["type"], config["task"]["index"]
+        chiefs, workers, index = jobs.get("chief", []), jobs.get("worker", []), int(str(index))
+        addresses = chiefs + workers
+        valid = (
+            set(jobs) <= {"chief", "worker"}
+            and len(chiefs) <= 1
+            and index in range(len(jobs[kind]))
+            and all(re.fullmatch(r".+:0*[1-9]\d{0,4}", address) for address in addresses)
+            and len(set(addresses)) == len(addresses)
+        )
+        if valid:
+            return tuple(addresses), index + (len(chiefs) if kind == "worker" else 0)
+    raise ValueError(f"{_FORM}. Received: TF_CONFIG={text!r}")

@@ -2,10 +2,7 @@
 
 import contextlib
 import hashlib
-import os
 import signal
-import subprocess
-import sys
 
 import tensorflow as tf
 
@@ -14,13 +11,6 @@ from tfdml.models.replicas import fit_replicas as fit_replicas
 from tfdml.runs.devices import SECONDS_TO_CONNECT
 from tfdml.runs.watching import in_main_thread
 
-_WATCH = """
-import os, select, sys
-process, seconds, sentence = sys.argv[1:]
-if not select.select([0], [], [], float(seconds))[0]:
-    print(sentence, file=sys.stderr)
-    os.kill(int(process), 9)
-"""
 LOST_WORKER = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -30,12 +20,10 @@ LOST_WORKER = (
 )
 
 
-def cluster_strategy(errors):
-    """That of the workers of TF_CONFIG; what ends a wait without end is printed to `errors`."""
-    name, seconds = "tfdml-train", SECONDS_TO_CONNECT
-    sentence = f"{name}: error: TensorFlow did not connect the workers in {seconds} s"
+def cluster_strategy():
+    """That of the workers of TF_CONFIG, once all have come."""
     try:
-        with _ending_signals(), at_most(seconds, sentence, errors):
+        with _ending_signals():
             return tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         raise OSError(f"the workers of TF_CONFIG cannot start: {error}") from error
@@ -43,30 +31,24 @@ def cluster_strategy(errors):
 
 @contextlib.contextmanager
 def _ending_signals():
-    """Within it Ctrl-C ends this process though C++ code waits; restores what TensorFlow sets."""
+    """Within it Ctrl-C and an alarm end this process though C++ code holds the interpreter's lock.
+
+    Restores what TensorFlow sets.
+    """
     if not in_main_thread():
         yield
         return
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
+    handlers = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS_TO_CONNECT)
     try:
         yield
     finally:
+        signal.alarm(0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def at_most(seconds, sentence, errors=None):
-    """Kills this process, and prints a sentence to `errors`, if the block takes longer.
-
-    A process of its own counts the time: C++ code may hold the lock of the interpreter, so that
-    none of its threads and signal handlers run.
-    """
-    command = [sys.executable, "-c", _WATCH, str(os.getpid()), str(seconds), sentence]
-    pipes = {"stdin": subprocess.PIPE, "stderr": errors}  # the end of the input ends the watch
-    with subprocess.Popen(command, start_new_session=True, **pipes):
-        yield
 
 
 def machine_strategy(text):
