@@ -23,7 +23,6 @@ from .printed import results_text as results_text
 from .printed import scores_table as scores_table
 from .printed import summary as summary
 from .run_batches import images_to_score as images_to_score
-from .run_batches import sample_to_embed as sample_to_embed
 from .run_batches import training_batches as training_batches
 from .strategies import LOST_WORKER as LOST_WORKER
 from .strategies import all_equal as all_equal

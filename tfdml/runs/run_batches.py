@@ -54,12 +54,6 @@ def _check_batch(recipe, split, sizes):
     check(holds, f"{product} must {expectation}", **sizes, **found)
 
 
-def sample_to_embed(split, dataset):
-    """At most 500 images of a split, evenly spaced, as `images_to_score`."""
-    count = len(split.labels)
-    return images_to_score(split.subset(list(range(0, count, 1 + count // 500))), dataset)
-
-
 def images_to_score(split, dataset):
     """The images of a split, as the served model sees them, in batches that fit the memory."""
     size, preprocessing = dataset.image_size, dataset.preprocessing

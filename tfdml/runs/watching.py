@@ -15,7 +15,7 @@ from tfdml import callbacks
 from tfdml.files import read_text, write_text
 from tfdml.layers import EmbeddingMemory
 from tfdml.runs.folders import CHECKPOINT
-from tfdml.runs.run_batches import images_to_score, sample_to_embed
+from tfdml.runs.run_batches import images_to_score
 
 
 def watching_callbacks(run):
@@ -27,9 +27,10 @@ def watching_callbacks(run):
         yield callbacks.RetrievalScores(batches, images.test.labels)
     if loss.traits.compares_batches:
         size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
-        sample = sample_to_embed(images.train, images.dataset)
+        count = len(images.train.labels)
+        sample = images.train.subset(list(range(0, count, 1 + count // 500)))  # 500 at most
         epochs = math.ceil(size / (recipe.batch_size * interval))
-        yield callbacks.EmbeddingDrift(sample, epochs=epochs)
+        yield callbacks.EmbeddingDrift(images_to_score(sample, images.dataset), epochs=epochs)
     yield callbacks.LossLogs(logs / "train")
     yield keras.callbacks.TensorBoard(str(logs))
     log = logs / "epochs.csv"
