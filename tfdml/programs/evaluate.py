@@ -154,7 +154,7 @@ def parse(task, arguments):
 def parse_comparison(arguments):
     """The options of a comparison, and its runs. Imports neither TensorFlow nor Keras."""
     parser = Parser(Comparison, prog=f"{PROGRAM} {COMPARE}", description="Compares scored runs.")
-    explained = "runs/NAME, saved_models/NAME, or files of scores, such as those in them"
+    explained = "runs/NAME, or files of scores in it"
     parser.add_argument("runs", nargs="+", type=os.path.expanduser, help=explained)
     given = parser.parse_args(arguments)
     return parser.settings_of(given), given.runs
