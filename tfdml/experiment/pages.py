@@ -78,8 +78,8 @@ def reported_tables(page, path, table):
     """Markdown of the tables of papers that `reported` of a table lists.
 
     A row has the figures `reported` for the `scores`; it is a row of this table or of another
-    `table`, or says `without` which it has no recipe. `here` names what was `measured`: a row of a
-    CSV file of results that was `kept`, or of a table under a heading of the page `at`.
+    `table`, or says `without` which it has no recipe. `here` names what was `measured` on the page
+    `at`, and what was `found`, or the row of a CSV file of results that was `kept`.
     """
     read, parts = functools.cache(read_table), []
     for listed in table.reported["tables"]:
@@ -120,10 +120,8 @@ def _here(page, here, reported):
     if here is None:
         return NOT_RUN
     source = {**reported["measured"][here["of"]], **here}
-    find = _kept if "kept" in source else _in_a_page
-    values = zip(source["columns"], find(source), strict=True)
-    text = ", ".join(f"{column} {value}" for column, value in values)
-    return f"{text} ([{source['what']}]({os.path.relpath(source['at'], page.parent)}))"
+    found = here.get("found") or _kept(source)
+    return f"{found} ([{source['what']}]({os.path.relpath(source['at'], page.parent)}))"
 
 
 def _kept(source):
@@ -132,15 +130,4 @@ def _kept(source):
     lines = results.read(pathlib.Path(source["kept"]))
     lines = [line for line in lines if (line["row"], line["ranked_by"]) == wanted]
     check(lines, f"{source['kept']} must have the row", row=wanted)
-    return [results.mean(lines, column) for column in source["columns"]]
-
-
-def _in_a_page(source):
-    """Cells of the row that begins with a text, of the first table under a heading."""
-    parts = re.split(r"^## ", read_text(source["at"]), flags=re.MULTILINE)
-    [part] = [part for part in parts if part.partition("\n")[0] == source["section"]]
-    lines = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("|")]
-    heads, *rows = [[cell.strip() for cell in line] for line in lines]
-    found = [cells for cells in rows if cells[0] == source["row"]]
-    check(found, f"{source['at']}, {source['section']} must have the row", row=source["row"])
-    return [found[0][heads.index(column)] for column in source["columns"]]
+    return ", ".join(f"{name} {results.mean(lines, name)}" for name in source["columns"])
