@@ -102,9 +102,7 @@ def plan_of(rows):
     if any(row.ranges for row in rows):
         unit = "trials" if table.search.get("trials") else "minutes"
         text += f", after {table.search[unit]} {unit} of {table.folds} folds each"
-    text += f": {count} trainings, {sum(map(done, rows))} of them done"
-    others = sum(row.others() for row in rows)
-    return text + (f"; {others} of other settings are kept, and left out" if others else "")
+    return f"{text}: {count} trainings, {sum(map(done, rows))} of them done"
 
 
 if __name__ == "__main__":

@@ -74,17 +74,10 @@ class Row:
     def ranges(self):
         return self.table.ranges(self.name)
 
-    def others(self):
-        """How many trainings with other settings are kept."""
-        return sum(lines[0]["digest"] != self.digest for lines in self.kept())
-
-    def kept(self):
-        """The lines of each training that is kept, whatever its settings."""
-        return [json.loads(read_text(path)) for path in self.folder.glob("*.json")]
-
     def lines(self):
         """Those of results.csv of all that was trained with today's settings, in order."""
-        own = [lines for lines in self.kept() if lines[0]["digest"] == self.digest]
+        every = (json.loads(read_text(path)) for path in self.folder.glob("*.json"))
+        own = [lines for lines in every if lines[0]["digest"] == self.digest]
         own.sort(key=lambda lines: [(of == "", of) for of in map(lines[0].get, ORDER)])
         return [line for lines in own for line in lines]
 
@@ -124,12 +117,13 @@ class Row:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "log.txt"
         sentence = f"another process is working on row {self.name!r} of {self.table.name}"
-        with contextlib.ExitStack() as entered:
-            entered.enter_context(locked(self.folder, sentence))
-            entered.enter_context(naming(path))
-            file = entered.enter_context(path.open("a", encoding="utf-8"))
-            entered.enter_context(contextlib.redirect_stdout(file))
-            entered.enter_context(contextlib.redirect_stderr(file))
+        with (
+            locked(self.folder, sentence),
+            naming(path),
+            path.open("a", encoding="utf-8") as file,
+            contextlib.redirect_stdout(file),
+            contextlib.redirect_stderr(file),
+        ):
             yield path
 
 
