@@ -6,7 +6,7 @@ from typing import Any
 import lazy_loader
 import numpy as np
 
-from tfdml.checks import check, check_options, check_type
+from tfdml.checks import check_options, check_type
 from tfdml.experiment.trainings import digest
 
 optuna: Any = lazy_loader.load("optuna")  # an optional dependency
@@ -61,8 +61,7 @@ def ends(ranges):
 
     Raises:
         ImportError: If there are ranges, and no Optuna.
-        TypeError: If a range is neither choices nor an interval.
-        ValueError: If it is empty.
+        TypeError, ValueError: If a range is neither choices nor an interval of Optuna.
     """
     if ranges and not importlib.util.find_spec("optuna"):
         raise ImportError('a table with `search` needs Optuna: pip install -e ".[experiments]"')
@@ -74,18 +73,13 @@ def ends(ranges):
 
 
 def _ends_of(name, of):
-    kind = isinstance(of, list | dict)
-    check_type(kind, "a range must be a list, or {low, high, log, step}", **{name: of})
-    check(of, "a range must not be empty", **{name: of})
-    if isinstance(of, list):
-        return of
-    check_options(f"the range of {name!r}", of, ("low", "high", "log", "step"))
-    low, high = (of.get(end) for end in ("low", "high"))
-    are_numbers = all(isinstance(end, int | float) for end in (low, high))
-    check(are_numbers and low < high, "`low` must be < `high`", **{name: of})
-    check(low > 0 or not of.get("log"), "`low` must be > 0 on a logarithmic scale", **{name: of})
-    _distribution(of)
-    return [low, high]
+    if isinstance(of, dict):
+        check_options(f"the range of {name!r}", of, ("low", "high", "log", "step"))
+        _distribution(of)
+        return [of["low"], of["high"]]
+    is_choice = isinstance(of, list) and of
+    check_type(is_choice, "a range must be a list, or {low, high, log, step}", **{name: of})
+    return of
 
 
 def _is_left(search, number, spent):
@@ -96,7 +90,7 @@ def _is_left(search, number, spent):
 def _distribution(of):
     if isinstance(of, list):
         return optuna.distributions.CategoricalDistribution(range(len(of)))
-    whole = all(isinstance(of[end], int) for end in ("low", "high"))
+    whole = all(isinstance(of.get(end), int) for end in ("low", "high"))
     kind = "IntDistribution" if whole else "FloatDistribution"
     return getattr(optuna.distributions, kind)(**of)
 
