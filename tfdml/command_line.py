@@ -320,11 +320,6 @@ def command_of(program, description, commands, arguments=None):
     return command, arguments[1:]
 
 
-def verbosity():
-    """`verbose` of Keras: 1, a progress bar, in a terminal; 0 in a log."""
-    return 1 if sys.stdout.isatty() else 0
-
-
 @contextlib.contextmanager
 def one_sentence(program, *errors, stopped="stopped", code=2, hint=""):
     """Exits with `code` and the sentence of one of the errors, after Ctrl-C with code 130.

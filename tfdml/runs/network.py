@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 import zipfile
 
 import keras
@@ -10,7 +11,6 @@ import tfdml
 from pipelines.loading import named
 from tfdml import losses
 from tfdml.checks import check, check_fits
-from tfdml.command_line import verbosity
 from tfdml.models import BACKBONES, EmbeddingModel, backbone_of
 from tfdml.models.embedder import check_pooling, dropout_of_levels
 from tfdml.models.precision import built_with, in_float32
@@ -151,7 +151,7 @@ def embed_scored(model, images):
 
 def _predict(network, split, dataset):
     with named(split):
-        return network.predict(images_to_score(split, dataset), verbose=verbosity())
+        return network.predict(images_to_score(split, dataset), verbose=int(sys.stdout.isatty()))
 
 
 def load_checkpoint(recipe, folder):

@@ -1,11 +1,10 @@
 """The batches of a run: of images to train on, and of images to score."""
 
-import collections
 import math
 
 import pipelines
 import tfdml
-from tfdml.checks import check, check_fits
+from tfdml.checks import check_fits
 from tfdml.serving.bounded_batches import fitting_batch_size
 
 
@@ -18,7 +17,6 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     batch, sizes = recipe.batch_size, {name: getattr(recipe, name) for name in names}
     needed = 4 * batch // part[1] * max(math.prod(dataset.image_size), batch)
     check_fits(needed, "a batch", **sizes)  # its pixels, or its distances
-    _check_batch(recipe, split, sizes)
     options, neighbours, callbacks = recipe.sampler_options, None, []
     if options.get("hard_neighbours"):
         neighbours = pipelines.HardNeighbours(split.labels, batch, recipe.checkpoint_every)
@@ -34,24 +32,6 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
     }[recipe.sampler]()
     reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
     return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part), callbacks
-
-
-def _check_batch(recipe, split, sizes):
-    """Raises a ValueError, in the terms of a recipe, if its sampler has no batch of its size."""
-    batch, images = recipe.batch_size, len(split.labels)
-    largest = max(collections.Counter(split.labels.tolist()).values())
-    multiple = 4 if recipe.sampler_options.get("hard_neighbours") else 2
-    holds, expectation, found = {
-        "whole_classes": (
-            batch >= largest + 2,
-            "be at least the images of the largest class + 2",
-            {"largest": largest},
-        ),
-        "shuffled": (batch <= images, "not exceed the images to train on", {"images": images}),
-        "pairs": (batch % multiple == 0, f"be a multiple of {multiple}", {}),
-    }.get(recipe.sampler, (True, "", {}))
-    product = "`classes_per_batch` × `images_per_class`"
-    check(holds, f"{product} must {expectation}", **sizes, **found)
 
 
 def images_to_score(split, dataset):

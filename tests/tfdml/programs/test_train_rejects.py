@@ -24,7 +24,6 @@ STAND_FOR = {
     "README": [str(ROOT / "README.md")],
     "MISSPELT": [str(ROOT / "tests" / "misspelt.yaml")],
 }
-BATCH = "`classes_per_batch` × `images_per_class`"
 NESTED = """--loss_options.similarity '{"dropout": ...}'"""
 REJECTED = [
     ("--loss liftd", ["loss 'liftd'", "'lifted'"]),
@@ -44,15 +43,15 @@ REJECTED = [
     ("GROUPS --sampler_options.evnly true NO_DATA", ["'groups'", "'evnly'", "'evenly'"]),
     ("PAIRS --sampler_options.hard_neighbours 3 NO_DATA", ["Received: hard_neighbours=3"]),
     ("GROUPS --sampler_options.super_classes 0 NO_DATA", ["Received: super_classes=0"]),
-    ("--sampler whole_classes DIGITS", [BATCH, "classes_per_batch=32, images_per_class=4"]),
+    ("--sampler whole_classes DIGITS", ["the largest class + 2", "batch_size=128, largest="]),
     ("GROUPS DIGITS WRONG", ["`super_labels`"]),
     ("DIGITS --classes_per_batch 6", ["Received: classes_per_batch=6, classes=5"]),
     ("--embedding_dim null --levels 3 WHOLE", ["Received: embedding_dim=None, levels=3"]),
     ("HALVES WHOLE", ["`pairs` 'halves'", "sampler='balanced', hard_neighbours=False"]),
     ("--exit_multiplier 2 WHOLE", ["`exit_multiplier`", "Received: exit_multiplier=2.0"]),
     ("--pooling average+max WHOLE", ["small_cnn", "Received: pooling='average+max'"]),
-    ("--sampler shuffled DIGITS --classes_per_batch 500", [f"{BATCH} must not exceed", "=500"]),
-    ("PAIRS --classes_per_batch 3 --images_per_class 5", ["must be a multiple of 2", "=5"]),
+    ("--sampler shuffled DIGITS --classes_per_batch 500", ["must not exceed", "batch_size=2000"]),
+    ("PAIRS --classes_per_batch 3 --images_per_class 5", ["a multiple of 2", "batch_size=15"]),
     ("--skip_invalid true NO_DATA WRONG", ["there is no missing"]),
     ("--weights missing.h5 HERE", ["`weights`", "Received: weights='missing.h5'"]),
     ("--weights imagenet --backbone googlenet HERE", ["tools/convert_googlenet.py", "'imagenet'"]),
