@@ -10,7 +10,6 @@ from small_runs import rejection
 
 import pipelines
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting
 from tfdml.runs.run_images import load_images
 from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
@@ -36,7 +35,6 @@ def trained(tmp_path_factory):
     data = ["--dataset", "folder", "--data_dir", str(folder / "photos")]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(exporting, "images_per_second", lambda version: 1)
         train.main([*data, *SETTINGS, *STEPS, *options])
     (folder / "mean.npy").unlink()  # what was exported has its own
     return folder
@@ -86,7 +84,6 @@ def test_evaluate_takes_several_crops_of_the_warped_image(version, signatures):
 
 
 def test_an_export_of_the_run_reads_images_alike(version, signatures, monkeypatch):
-    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
     export.main(["runs/crops", "--out", "saved_models/again"])
     again = pathlib.Path("saved_models/again/1")
     first, second = (

@@ -14,7 +14,6 @@ import pipelines
 from tfdml import runs
 from tfdml.evaluation import recall_at_k
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import megabytes
@@ -47,7 +46,6 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def here(trained, monkeypatch):
     monkeypatch.chdir(trained)
-    monkeypatch.setattr(exporting, "images_per_second", lambda version: 1)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import io
 import pathlib
 import tempfile
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +23,6 @@ from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept
 from tfdml.serving.versions import megabytes, next_version, versions_of
 
-BATCH = 32
-SECONDS = 3.0  # duration of each throughput measurement
 _BY_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
 
 
@@ -107,19 +104,6 @@ def write_next(served, out, trained, **known):
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
     assets = {file.name: file.read_bytes() for file in files if file.name not in _BY_WRITER}
     return served.write(next_version(out), assets=assets, metadata=known)
-
-
-def images_per_second(version):
-    """Throughput of `embed_images` of a SavedModel, in images/s, in batches of 32."""
-    embed = tf.saved_model.load(str(version)).signatures["embed_images"]
-    shape = embed.structured_input_signature[1]["images"].shape[1:]
-    images = tf.constant(np.random.default_rng(0).uniform(0, 255, (BATCH, *shape)), tf.float32)
-    embed(images=images)  # the first call prepares the graph
-    batches, began = 0, time.perf_counter()
-    while time.perf_counter() - began < SECONDS:
-        embed(images=images)["embedding"].numpy()
-        batches += 1
-    return batches * BATCH / (time.perf_counter() - began)
 
 
 def score_rounded(served, trained, levels=None, dims=None):

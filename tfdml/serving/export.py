@@ -5,10 +5,10 @@
     python -m tfdml.serving.export runs/cars_lifted --precision int8
     python -m tfdml.serving.export runs/cars_lifted --classes photos --gallery photos
 
-Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and prints its size and
-throughput next to those of the model that the run exported; of a smaller precision also Recall@1
-next to that of float32, on the images that the run is scored on. `evaluate.py --export` exports the
-model that it scores, with the images of its dataset.
+Writes the next version, such as saved_models/cars_hdc_levels_1/1/, and prints its size next to
+that of the model that the run exported; of a smaller precision also Recall@1 next to that of
+float32, on the images that the run is scored on. `evaluate.py --export` exports the model that it
+scores, with the images of its dataset.
 """
 
 import dataclasses
@@ -104,8 +104,7 @@ def main(arguments=None):
         runs.exporting.check_same_run(out, trained)
         path = export_again(settings, options, run, trained, out)
         for version in (path, trained):
-            speed = runs.exporting.images_per_second(version)
-            print(f"{version}: {megabytes(version):.1f} MB, {speed:,.0f} images/s")
+            print(f"{version}: {megabytes(version):.1f} MB")
         print(f"Score it with: tfdml-evaluate {path.parent}")
 
 
