@@ -39,14 +39,7 @@ def make_folders(folder, files):
         (new / "logs").mkdir(parents=True)
         for name, text in files.items():
             (new / name).write_text(text, encoding="utf-8")
-        try:
-            new.rename(folder)
-        except OSError as error:
-            if not folder.exists():
-                raise
-            raise FileExistsError(
-                f"another process has just begun run {folder.name!r}. Choose another --run"
-            ) from error
+        new.rename(folder)  # fails if another process has just begun the run
 
 
 def classes_text(names):
@@ -56,12 +49,8 @@ def classes_text(names):
 def read_classes(folder, file):
     """The names in `TRAINED` or `EARLIER` of a run; [] without the file."""
     path = folder / file
-    try:
-        names = json.loads(read_text(path)) if path.is_file() else []
-    except (ValueError, RecursionError):
-        names = {}
-    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    check(are_texts, f"{path} must be a list of texts, as JSON", content=names)
+    names = json.loads(read_text(path)) if path.is_file() else []
+    check(isinstance(names, list), f"{path} must be a list of texts, as JSON", content=names)
     return names
 
 

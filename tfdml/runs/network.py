@@ -159,12 +159,7 @@ def load_checkpoint(recipe, folder):
     path = folder / CHECKPOINT
     if not path.is_file():
         return None
-    try:
-        model = read_model(path)
-    except ValueError as error:
-        if zipfile.is_zipfile(path):  # it may be intact
-            raise
-        raise ValueError(f"{error}. Delete {folder} and start over") from error
+    model = read_model(path)
     if model.micro_batch is None:
         model.jit_compile = None  # to be chosen for the devices of today
     model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
