@@ -33,7 +33,7 @@ from tfdml.checks import check, check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
-from tfdml.runs import scoring
+from tfdml.runs import score_files, scoring
 from tfdml.runs.task_options import TASKS, Comparison, Retrieval
 
 PROGRAM = "tfdml-evaluate"
@@ -67,7 +67,7 @@ def prepare(options):
     """
     model = scoring.find_model(options)
     options = scoring.completed(options, model)
-    options = dataclasses.replace(options, out=str(scoring.path_of(options, model)))
+    options = dataclasses.replace(options, out=str(score_files.path_of(options, model)))
     check_outputs(options)
     served = images = None
     named = options.dataset, options.data_dir, options.skip_invalid
@@ -105,9 +105,9 @@ def score(options, embedded):
     model, images = embedded.model, embedded.images
     results = scoring.TASKS[options.task](embedded, options)
     found = {name: results.pop(name) for name in ("per_query", "ranking") if name in results}
-    scoring.write_scores(embedded, options, results)
+    score_files.write_scores(embedded, options, results)
     if "per_query" in found:
-        scoring.write_queries(options, images, found["per_query"])
+        score_files.write_queries(options, images, found["per_query"])
     print(f"\n{runs.summary(options, model, images)}:\n{runs.results_text(results)}")
     print(f"Scores: {options.out}")
     return results, found

@@ -1,5 +1,4 @@
 from . import exporting as exporting
-from .compared_runs import compare as compare
 from .exporting import assets_of as assets_of
 from .exporting import export_scored as export_scored
 from .exporting import exported_rows as exported_rows
@@ -24,6 +23,7 @@ from .printed import scores_table as scores_table
 from .printed import summary as summary
 from .run_batches import images_to_score as images_to_score
 from .run_batches import training_batches as training_batches
+from .score_files import compare as compare
 from .strategies import LOST_WORKER as LOST_WORKER
 from .strategies import all_equal as all_equal
 from .strategies import cluster_strategy as cluster_strategy

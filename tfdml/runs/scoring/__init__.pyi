@@ -1,9 +1,6 @@
 from .embedded import embed_images as embed_images
 from .inference import embed as embed
 from .retrieval_page import draw as draw
-from .score_files import path_of as path_of
-from .score_files import write_queries as write_queries
-from .score_files import write_scores as write_scores
 from .scored_images import load_images as load_images
 from .scored_model import completed as completed
 from .scored_model import find_model as find_model

@@ -3,7 +3,7 @@ import types
 
 import numpy as np
 
-from tfdml.runs.scoring import score_files
+from tfdml.runs import score_files
 from tfdml.runs.task_options import NearestClassMean, Retrieval
 
 
