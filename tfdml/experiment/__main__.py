@@ -15,9 +15,8 @@ from tfdml.checks import check_keras
 from tfdml.command_line import one_sentence
 from tfdml.experiment import pages
 from tfdml.experiment.results import RESULTS, write_results
-from tfdml.experiment.running import done, run, trainings
+from tfdml.experiment.running import done, ends, run, trainings
 from tfdml.experiment.trainings import PROGRAM, Row, check_scores, recipe_of
-from tfdml.experiment.tuning import ends
 from tfdml.files import check_writable, write_text
 from tfdml.quiet import keep_printing
 from tfdml.runs.folders import RUNS, SAVED_MODELS
