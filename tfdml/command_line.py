@@ -119,18 +119,12 @@ class Settings:
 class Parser(jsonargparse.ArgumentParser):
     """A parser of the fields of a dataclass, as flags and as YAML keys.
 
-    The value of a field of texts is taken as it is given, whatever it is in YAML. A dataclass may
-    name fields in attributes of the class: `paths`, whose `~` is expanded; `nullable`, which the
-    flag `null` leaves out; `omissible`, which are given by their place or are None; and
-    `options_of`, which has the dataclass of fields of options.
-
-    Args:
-        settings: A dataclass whose docstring describes its fields, but for those of the dataclasses
-            that it derives from; `names` are filled into it.
-        names: Field of the docstring -> names to list there, such as the losses that exist.
-        description: A text, whose first line is shown.
-        as_positional: Whether fields without a default are given by their place, else as flags.
-        **kwargs: Those of `jsonargparse.ArgumentParser`.
+    Its docstring and those of its bases describe the fields, with lists of `names` filled in. What
+    has no default is given by its place, or as a flag unless `as_positional`. The value of a field
+    of texts is taken as it is given, whatever it is in YAML. A dataclass may name fields in
+    attributes of the class: `paths`, whose `~` is expanded; `nullable`, which the flag `null`
+    leaves out; `omissible`, which are given by their place or are None; and `options_of`, which has
+    the dataclass of fields of options.
     """
 
     def __init__(
@@ -305,11 +299,7 @@ def fail(program, message, code=2) -> typing.NoReturn:
 
 
 def command_of(program, description, commands, arguments=None):
-    """The command that a program was given, and the arguments behind it.
-
-    Without a command, and for `--help`, it prints the description and exits with code 0; for an
-    unknown one, a sentence with code 2.
-    """
+    """The command that a program was given, and the arguments behind it; without one its help."""
     arguments = sys.argv[1:] if arguments is None else arguments
     command = arguments[0] if arguments else "--help"
     if command in ("--help", "-h"):

@@ -26,11 +26,8 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 def replacing(path, unfinished=None):
     """Yields a path to write to, which replaces `path` if the block succeeds.
 
-    A crash leaves the old file or the new one, never half of one.
-
-    Args:
-        path: `pathlib.Path` of the file, which may exist.
-        unfinished: Path to write to, in the same folder; if None, one with a unique name.
+    A crash leaves the old file or the new one, never half of one. The path is in the same folder,
+    `unfinished` or one with a unique name.
     """
     unfinished = unfinished or path.with_name(f"{uuid.uuid4().hex}.unfinished")
     try:
@@ -58,8 +55,7 @@ def naming(path):
 def locked(folder, taken):
     """Locks a folder within the block by a file `.lock`, where the file system has locks.
 
-    Raises:
-        BlockingIOError: If another process has locked it, with the message `taken`.
+    Of a folder that another process has locked it is a BlockingIOError, `taken`.
     """
     with open(folder / ".lock", "wb") as lock:
         try:

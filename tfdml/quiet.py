@@ -112,13 +112,7 @@ def flush():
 def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) -> tqdm:
     """`tqdm` over items, shown in a terminal if they take more than two seconds.
 
-    Args:
-        what: What is done to the items, such as `"Checking images"`.
-        items: Iterable; None for a bar that is moved by `update`.
-        total: Number of items, if they have no length.
-        unit: Of the items.
-        shown: Whether to show it at all.
-        done: Number of items that were done before.
+    Without items the bar is moved by `update`; `done` of them were done before.
     """
     disable = None if shown else True  # None: unless in a terminal
     bar = tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
