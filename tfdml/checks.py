@@ -118,7 +118,7 @@ def check_fits(needed, what, **received):
 
 
 def keras_setting(name):
-    """The `floatx`, `image_data_format` or `backend` of Keras, without its import, and its place."""
+    """The `floatx`, `image_data_format` or `backend` of Keras without its import, and its place."""
     home = os.path.expanduser("~")
     home = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     file = os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", home), "keras.json"))

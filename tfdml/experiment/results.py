@@ -26,13 +26,10 @@ def read(path):
     lines = list(csv.DictReader(io.StringIO(read_text(path))))
     missing = set(KEYS) - set(lines[0]) if lines else set()
     check(not missing, f"{path} must have the columns of results", missing=sorted(missing))
-    try:
-        return [
-            {name: text if name in TEXTS else float(text) for name, text in line.items() if text}
-            for line in lines
-        ]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} must have numbers as scores: {error}") from None
+    return [
+        {name: text if name in TEXTS else float(text) for name, text in line.items() if text}
+        for line in lines
+    ]
 
 
 def write(path, lines):

@@ -29,7 +29,7 @@ import sys
 
 import pipelines
 from tfdml import runs
-from tfdml.checks import check, check_keras, unknown_name
+from tfdml.checks import check_keras, unknown_name
 from tfdml.command_line import Parser, fail, one_sentence
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
@@ -84,7 +84,7 @@ def prepare(options):
 
 
 def check_outputs(options):
-    """Rejects files and folders that cannot be written, and a report among the images."""
+    """Rejects files and folders that cannot be written."""
     check_file(out=pathlib.Path(options.out))
     if options.embeddings:
         check_file(embeddings=pathlib.Path(options.embeddings))
@@ -93,11 +93,6 @@ def check_outputs(options):
     if options.export:
         check_keras()
         check_keras("backend")
-    if options.report and options.data_dir:
-        folder = pathlib.Path(options.data_dir).resolve()
-        outside = not pathlib.Path(options.report).resolve().is_relative_to(folder)
-        expectation = "`report` must be outside the folder of the images, as it holds images too"
-        check(outside, expectation, report=options.report, data_dir=options.data_dir)
 
 
 def score(options, embedded):

@@ -91,9 +91,8 @@ class Recipe(Settings):
             `checkpoint_every` steps.
         precision: `float32`, or `mixed_bfloat16` or `mixed_float16`: layers of the backbone compute
             in 16 bits in training; weights, embedding, loss, scores and export stay float32. Pays
-            on GPUs, and as `mixed_bfloat16` on CPUs with AVX512_BF16: a step of `googlenet` is 1.7
-            times as fast, of `small_cnn` 1.3, of `mobilenet_v2` 1.2 times. With `mixed_float16`,
-            steps that overflow are skipped.
+            on GPUs, and as `mixed_bfloat16` on CPUs with AVX512_BF16. With `mixed_float16`, steps
+            that overflow are skipped.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Initial learning rate. If not given, 1e-4 for a network with trained weights
             (`weights` or `init_from`) or fewer than 10 training classes, else 1e-3.

@@ -251,15 +251,6 @@ def test_a_folder_that_cannot_be_written_is_rejected_before_images_are_read(vers
     assert "cannot write to" in message
 
 
-def test_a_report_among_the_images_is_rejected(version, tmp_path):
-    write_images(tmp_path / "photos", {"a": 2})
-    data = ["--dataset", "folder", "--data_dir", tmp_path / "photos"]
-    for report in ("photos", "photos/report"):
-        message = rejection(version, *data, "--report", tmp_path / report)
-        assert "`report` must be outside the folder of the images" in message
-    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["a"]
-
-
 @pytest.mark.filterwarnings("ignore:1 of 6 queries")
 def test_a_report_of_a_model_without_a_similarity_has_distances(version, tmp_path):
     photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
