@@ -16,7 +16,6 @@ SAVED_MODELS = pathlib.Path("saved_models")
 CHECKPOINT = "checkpoint.keras"
 TRAINED = "trained_classes.json"
 EARLIER = "earlier_classes.json"  # of the run that it starts from
-IMAGES = {"training_images": "to train on", "scored_images": "to score"}  # counted in scores.json
 
 
 def is_taken(name):
@@ -105,15 +104,9 @@ def _settings_beside(checkpoint):
 def check_same_images(folder, names, counts):
     """Raises a ValueError if names of classes or counts of images changed since the run began."""
     path, scores = folder / TRAINED, folder / "scores.json"
-    advice = "Restore the images, or start a new run"
-    if path.is_file() and read_text(path) != classes_text(names):
-        raise ValueError(
-            f"the classes to train are not those that {folder} began with ({path}). {advice}"
-        )
     before = json.loads(read_text(scores)) if scores.is_file() else {}
-    for name, count in counts.items():
-        if before.get(name, count) != count:
-            raise ValueError(
-                f"the images {IMAGES[name]} are {count:,}, where {folder} began with "
-                f"{before[name]:,}. {advice}"
-            )
+    differing = {name: of for name, of in counts.items() if before.get(name, of) != of}
+    same = not path.is_file() or read_text(path) == classes_text(names)
+    expectation = f"images and training classes must be those that {folder} began with"
+    expectation += ": restore them, or start a new run"
+    check(same and not differing, expectation, classes=len(names), **differing)

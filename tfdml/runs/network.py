@@ -10,7 +10,7 @@ import keras
 import tfdml
 from pipelines.loading import named
 from tfdml import losses
-from tfdml.checks import check, check_fits
+from tfdml.checks import check
 from tfdml.models import BACKBONES, EmbeddingModel, backbone_of
 from tfdml.models.embedder import check_pooling, dropout_of_levels
 from tfdml.models.precision import built_with, in_float32
@@ -66,8 +66,6 @@ def build_model(recipe, split, dataset):
     if recipe.init_from:
         copy_weights(recipe, embedder)
     width = embedder.output_shape[-1]
-    images = max(len(each.labels) for each in (split, *dataset.splits.values()))
-    check_fits(4 * images * width, "embeddings of all images", images=images, embedding_dim=width)
     _prepare_loss(loss, recipe, embedder, split, dataset)
     model.compile(optimizer=_optimizer_of(recipe, embedder, loss), loss=loss)
     # What a loss cannot be computed from, it says now, before the run has a folder.

@@ -1,10 +1,7 @@
 """The batches of a run: of images to train on, and of images to score."""
 
-import math
-
 import pipelines
 import tfdml
-from tfdml.checks import check_fits
 from tfdml.serving.bounded_batches import fitting_batch_size
 
 
@@ -13,18 +10,15 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
 
     With a `part`, that of these batches, for samplers whose batches are of one size.
     """
-    names = ("classes_per_batch", "images_per_class")
-    batch, sizes = recipe.batch_size, {name: getattr(recipe, name) for name in names}
-    needed = 4 * batch // part[1] * max(math.prod(dataset.image_size), batch)
-    check_fits(needed, "a batch", **sizes)  # its pixels, or its distances
+    batch, sizes = recipe.batch_size, (recipe.classes_per_batch, recipe.images_per_class)
     options, neighbours, callbacks = recipe.sampler_options, None, []
     if options.get("hard_neighbours"):
         neighbours = pipelines.HardNeighbours(split.labels, batch, recipe.checkpoint_every)
         images = images_to_score(split, dataset)
         callbacks = [tfdml.callbacks.EmbeddingsOfEpoch(images, neighbours.refresh)]
     sampler = {
-        "balanced": lambda: pipelines.Balanced(**sizes),
-        "mixed": lambda: pipelines.Mixed(**sizes),
+        "balanced": lambda: pipelines.Balanced(*sizes),
+        "mixed": lambda: pipelines.Mixed(*sizes),
         "groups": lambda: pipelines.Groups(recipe.classes_per_batch, batch, **options),
         "whole_classes": lambda: pipelines.WholeClasses(batch),
         "shuffled": lambda: pipelines.Shuffled(batch),

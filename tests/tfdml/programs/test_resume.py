@@ -149,15 +149,16 @@ def test_resume_rejects_other_images_than_those_of_the_run(tmp_path):
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
     run(*data, "--classes_per_batch", "2", "--steps", "0", cwd=tmp_path)
     resume = ["--run", "x", "--resume", "--steps", "3"]
-    for name, use in (("b", "to train on"), ("e", "to score")):
+    for name, use in (("b", "training"), ("e", "scored")):
         new = shutil.copy(photos / name / "0.png", photos / name / "new.png")
         message = rejection(*resume, cwd=tmp_path)
-        assert f"the images {use} are 5, where runs/x began with 4. Restore" in message
+        assert "must be those that runs/x began with: restore them" in message
+        assert message.endswith(f"Received: classes=2, {use}_images=5")
         new.unlink()
     assert "steps: 0\n" in (tmp_path / "runs" / "x" / "config.yaml").read_text()
     write_images(photos, {"a": 2})
     message = rejection(*resume, cwd=tmp_path)
-    assert "the classes to train are not those that runs/x began with" in message
+    assert "must be those that runs/x began with" in message
 
 
 def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):

@@ -81,11 +81,3 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
         sizes = {len(labels) for _, labels in batches.take(20)}
         assert max(sizes) == 12
         assert min(2, most_sizes) <= len(sizes) <= most_sizes
-
-
-def test_a_batch_that_exceeds_the_memory_is_rejected():
-    dataset = small_dataset()
-    sizes = {"classes_per_batch": 4, "images_per_class": 10**8}
-    message = "a batch must fit in the memory, .*classes_per_batch=4, images_per_class=100000000"
-    with pytest.raises(ValueError, match=message):
-        training_batches(completed(**sizes), 0, dataset.train, dataset)

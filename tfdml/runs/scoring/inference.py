@@ -1,7 +1,5 @@
 """The embeddings that a model computes."""
 
-import math
-
 import numpy as np
 
 import pipelines
@@ -29,8 +27,6 @@ def embed(options, model, split, signature=None):
     read_size = kind["preprocessing"].size_of_views(image_size) if crops > 1 else image_size
     rows = len(split.labels)
     check_fits(4 * rows * width, "the embeddings", images=rows, embedding_dim=width)
-    pixels = math.prod(read_size) * min(batch_size, rows)
-    check_fits(4 * pixels, "a batch of images", batch_size=batch_size, image_size=read_size)
     batches = pipelines.evaluation_batches(split, read_size, batch_size, **kind)
     embeddings, end = np.empty((rows, width), np.float32), 0
     with named(split):
