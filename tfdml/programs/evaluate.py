@@ -140,10 +140,7 @@ def parse(task, arguments):
         if others and task not in others:
             words = f"`{name[1]}` is an option of the task {' and '.join(others)}"
             parser.error(f"{words}. Received: task={task!r}")
-    options = parser.settings_of(parser.parse_args(arguments))
-    if options.dataset and pipelines.entry_of(options.dataset) not in pipelines.names():
-        parser.error(unknown_name("dataset", options.dataset, pipelines.names()))
-    return options
+    return parser.settings_of(parser.parse_args(arguments))
 
 
 def parse_comparison(arguments):

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tfdml.checks import check
 from tfdml.models.replicas import fit_replicas as fit_replicas
 from tfdml.runs.devices import SECONDS_TO_CONNECT
-from tfdml.runs.watching import in_main_thread
 
 LOST_WORKER = (
     tf.errors.UnavailableError,
@@ -35,9 +34,6 @@ def _ending_signals():
 
     Restores what TensorFlow sets.
     """
-    if not in_main_thread():
-        yield
-        return
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
     handlers = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -10,21 +10,13 @@ from tfdml.files import read_text
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What a file of experiments holds.
+    """What a file of experiments holds, as docs/experiments.md describes it.
 
-    Args:
-        name: Folder and file, such as `pddm_omniglot`, of which the names of runs begin.
-        rows: {name: changes of the settings}; a row may also have `evaluate`.
-        settings: Those of all rows, as in a recipe.
-        search: {`trials` or `minutes`: budget of a row, `ranges`: {setting: range}, `rows`: {row:
-            ranges of its own}}; None if nothing is searched. A range is a list of choices, or
-            {low, high, log, step}; a setting may be an option, such as `loss_options.margin`.
-        folds: Parts of the training classes, each validated once in a trial of the search.
-        seeds: Of the trainings whose test classes are scored.
-        baseline: Row that the others are compared with; the first if None.
-        score: Names of the scores in the table; the search maximises the first.
-        evaluate: {option of `evaluate.py`: value} of all rows.
-        reported: Tables of papers that a page shows, as in `tfdml/experiment/pages.py`.
+    Of the folder and the file its `name` is made, of which the names of runs begin. A row may have
+    options of `evaluate.py`, `evaluate`, beside changes of the `settings`. A range of the `search`
+    is a list of choices, or {low, high, log, step}, of a setting or an option, such as
+    `loss_options.margin`. The first `score` is that which the search maximises. `reported` are
+    tables of papers, as in `tfdml/experiment/pages.py`.
     """
 
     name: str

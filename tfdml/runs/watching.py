@@ -77,7 +77,7 @@ def _interrupts_noted():
     """A list that holds something after Ctrl-C: TensorFlow may lose the exception, or wrap it."""
     interrupts = []
     handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (handled and in_main_thread()):
+    if not handled or threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
 
@@ -90,8 +90,3 @@ def _interrupts_noted():
         yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def in_main_thread():
-    """Whether this is the thread in which signals are handled, and can be given handlers."""
-    return threading.current_thread() is threading.main_thread()
