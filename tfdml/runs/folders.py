@@ -79,15 +79,6 @@ def source_of(run):
     raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
 
 
-def check_start(recipe):
-    """Checks that there is a run of `init_from`, with the network of the recipe."""
-    settings = _settings_beside(source_of(recipe.init_from))
-    for name in ("backbone", "embedding_dim"):
-        value = settings.get(name, getattr(recipe, name))
-        expectation = f"`{name}` must be that of the run to start from, {value!r}"
-        recipe.check(value == getattr(recipe, name), expectation, "init_from")
-
-
 def classes_before(recipe):
     """Names of the classes of its dataset that the run of `init_from` was trained on."""
     source = recipe.init_from and source_of(recipe.init_from)

@@ -26,7 +26,6 @@ from tfdml.runs.folders import (
     RUNS,
     SAVED_MODELS,
     TRAINED,
-    check_start,
     classes_text,
 )
 from tfdml.runs.recipe import Recipe
@@ -41,7 +40,7 @@ def check_files(recipe, starts=True):
     """
     check_loss(recipe.loss, recipe.loss_options)
     if recipe.init_from and starts:
-        check_start(recipe)
+        folders.source_of(recipe.init_from)  # raises if there is none
     if recipe.dataset == "folder" and recipe.data_dir is not None:
         here = identity(recipe.data_dir) == identity(".")
         expectation = (

@@ -14,7 +14,6 @@ from tfdml.command_line import (
     Settings,
     Share,
 )
-from tfdml.models.backbones import MOST_DIMENSIONS
 from tfdml.serving.metadata import PATHS
 from tfdml.serving.options import ExportOptions
 
@@ -183,16 +182,10 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
-        fits = (self.embedding_dim or 0) <= MOST_DIMENSIONS
-        self.check(fits, f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}")
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
-        one_clip = self.clip_value is None or self.clip_norm is None
-        self.check(one_clip, "`clip_value` and `clip_norm` are two ways to clip: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
         self.check(warms_up, "`warmup_steps` must be < `steps`")
-        warped = self.warp_size is None or self.warp_size >= (self.image_size or 1)
-        self.check(warped, "`warp_size` must be at least `image_size`")
         least = 1 if self.sampler == "shuffled" else 2
         for name, reason in (
             ("classes_per_batch", "one class has no negative"),
@@ -204,9 +197,6 @@ class Recipe(Settings):
             divides = self.batch_size % self.micro_batch == 0
             expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"
             self.check(divides, expectation)
-        takes_options = self.sampler in ("groups", "pairs") or not self.sampler_options
-        expectation = "`sampler_options` are those of the samplers `groups` and `pairs`"
-        self.check(takes_options, expectation, "sampler")
         if self.schedule == "step":
             self.check(self.decay_every, "the schedule `step` needs `decay_every`")
             expectation = "`warmup_steps` are for the schedules `cosine` and `constant`"

@@ -23,16 +23,15 @@ DESCRIPTION = "Trains an embedder, scores it on unseen classes and exports it fo
 class RecipeParser(Parser):
     """A parser of recipes, which takes a row of a table too: `--config TABLE --row NAME`."""
 
-    _row, _tables = None, 0
+    _row = None
 
     def parse_args(self, args=None, namespace=None, **kwargs):
         """As `Parser.parse_args`."""
         own = argparse.ArgumentParser(self.prog, add_help=False, allow_abbrev=False)
         own.add_argument("--row")
         self._row = own.parse_known_args(sys.argv[1:] if args is None else args)[0].row
-        chosen, self._tables = self._row is not None, 0
         given = super().parse_args(args, namespace, **kwargs)
-        if chosen and not self._tables:
+        if self._row is not None and not given.config:
             self.error("--row chooses a row of a table: give --config TABLE")
         return given
 
@@ -45,7 +44,6 @@ class RecipeParser(Parser):
         if self._row is None:
             raise ValueError(f"a table of rows: choose one, --row {' or '.join(table.rows)}")
         table.check_row(self._row)
-        self._tables += 1
         return as_yaml(table.settings_of(self._row))
 
     def recipe_of_row(self, table, row, changes=()):

@@ -63,7 +63,7 @@ REJECTED = [
     ("--loss hdc DIGITS --backbone alexnet", ["has levels from 1 to 1. Received: levels=3"]),
     ("--loss hdc DIGITS --dropout [0.5,0.5]", ["must be one number, or one for each level"]),
     ("--dropout [0.5,1.0]", ["`dropout` must be a number >= 0 and < 1 or a list"]),
-    ("--embedding_dim 65537", ["be <= 65,536. Received: embedding_dim=65537"]),
+    ("DIGITS --embedding_dim 65537", ["be <= 65,536. Received: embedding_dim=65537"]),
 ]
 
 
