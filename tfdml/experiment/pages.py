@@ -79,8 +79,8 @@ def reported_tables(page, path, table):
 
     A row has the figures `reported` for the `scores`, in percent unless it says otherwise. It is a
     row of this table or of another `table`, of which a step takes so many `seconds` on a core of a
-    CPU (benchmarks/training_step.py), or says `without` what it has no recipe. `here` names what was
-    `measured` on the page `at`, and what was `found`, or the row of a CSV file that was `kept`.
+    CPU (benchmarks/training_step.py), or says `without` what it has no recipe. `here` names what
+    on the page `at` was `measured`: what was `found`, or the row of a CSV file that was `kept`.
     """
     read, parts = functools.cache(read_table), []
     for listed in table.reported["tables"]:

@@ -114,16 +114,10 @@ def task_of(arguments):
     if words and words[0] in known:
         return words[0], words[1:]
     options = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
-    options.add_argument("--task", nargs="?", const="")
+    options.add_argument("--task", default=Retrieval.task)
     options.add_argument(f"--{COMPARE}", action="store_true")
     given, words = options.parse_known_args(words)
     task = COMPARE if given.compare else given.task
-    if task is None:
-        # The first of two words, as of a task and a model, may be the path of a model.
-        two = len(words) > 1 and not any(word.startswith("-") for word in words[:2])
-        if not two or os.path.exists(os.path.expanduser(words[0])):
-            return Retrieval.task, words
-        task = words[0]
     if task not in known:
         fail(PROGRAM, unknown_name("task", task, known))
     return task, words
