@@ -77,9 +77,8 @@ class Devices:
     def start(self):
         """Starts TensorFlow on several devices, once all workers have come; returns itself."""
         if self.addresses:
-            if len(self.addresses) > 1:
-                wait = f"{SECONDS_TO_CONNECT // 60} minutes at most"
-                print(f"Waiting for all {len(self.addresses)} workers, {wait}", file=sys.stderr)
+            wait = f"{SECONDS_TO_CONNECT // 60} minutes at most"
+            print(f"Waiting for all {len(self.addresses)} workers, {wait}", file=sys.stderr)
             self.strategy = import_tensorflow(runs.cluster_strategy)
         elif self.text is not None:
             self.strategy = import_tensorflow(lambda: runs.machine_strategy(self.text))

@@ -41,8 +41,6 @@ def load_run(run, trained):
     A ValueError states that the run was trained further than the version.
     """
     checkpoint = run / CHECKPOINT
-    if not checkpoint.is_file():
-        raise FileNotFoundError(f"there is no {checkpoint}")
     model = read_model(checkpoint)
     steps, version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
     expectation = (

@@ -191,7 +191,6 @@ class Retrieval(Scoring):
             expectation = "`rerank` orders images by the learned similarity: leave out `rank_by`"
             self.check(not by_distance, expectation)
             self.check(self.rerank >= max(self.counts), "`rerank` must be >= `k`", "k")
-        self.check(self.index != "", "`index` must be a name of faiss, such as HNSW32")
         if self.gallery:
             expectation = "the `index` of a `gallery` is `stored` with it"
             self.check(self.index in (None, STORED), expectation)

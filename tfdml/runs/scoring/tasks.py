@@ -1,7 +1,6 @@
 """The tasks of `evaluate.py`: what each checks before images are embedded, and its scores."""
 
 import dataclasses
-import warnings
 
 import numpy as np
 
@@ -143,12 +142,8 @@ def _reranked(embedded, options):
     similarity = embedded.model.similarity("score_pairs", count * candidates)
     recalls = evaluation.recall_after_reranking(*data, similarity=similarity, **kind)
     similarity = embedded.model.similarity("score_pairs", queries * (findable + candidates))
-    with warnings.catch_warnings():
-        # Of queries without a relevant row it was warned before.
-        warnings.simplefilter("ignore", UserWarning)
-        exact, reranked = evaluation.exact_and_reranked_recall(
-            *data, similarity=similarity, queries=queries, seed=options.seed, **kind
-        )
+    kind |= {"queries": queries, "seed": options.seed, "similarity": similarity}
+    exact, reranked = evaluation.exact_and_reranked_recall(*data, **kind)
     lost = {k: exact[k] - reranked[k] for k in exact}
     compared = {"exact": exact, "reranked": reranked, "lost": lost}
     compared = {name: named_recalls(recalls) for name, recalls in compared.items()}
