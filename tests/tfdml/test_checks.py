@@ -87,8 +87,7 @@ def channels_first():
 
 @pytest.mark.usefixtures("channels_first")
 @pytest.mark.parametrize(
-    ("main", "arguments"),
-    [(train.main, ["--run", "x"]), (export.main, ["runs/x"])],
+    ("main", "arguments"), [(train.main, ["--run", "x"]), (export.main, ["runs/x"])]
 )
 def test_programs_reject_settings_before_any_work(main, arguments, tmp_path):
     message = programs.run(main, *arguments, cwd=tmp_path).sentence

@@ -7,14 +7,7 @@ import pytest
 import yaml
 
 from tfdml.client.__main__ import Embed as Client
-from tfdml.command_line import (
-    OpenShare,
-    Parser,
-    PositiveInt,
-    Seed,
-    Share,
-    as_yaml,
-)
+from tfdml.command_line import OpenShare, Parser, PositiveInt, Seed, Share, as_yaml
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison

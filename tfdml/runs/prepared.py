@@ -20,14 +20,7 @@ from tfdml.models.backbones import how_to_convert
 from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
-from tfdml.runs.folders import (
-    CHECKPOINT,
-    EARLIER,
-    RUNS,
-    SAVED_MODELS,
-    TRAINED,
-    classes_text,
-)
+from tfdml.runs.folders import CHECKPOINT, EARLIER, RUNS, SAVED_MODELS, TRAINED, classes_text
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.run_images import Images, load_images, preprocessing_of, warn_of_trained
 from tfdml.serving.options import export_options

@@ -53,10 +53,7 @@ def refusal(capsys, *arguments):
     return error
 
 
-@pytest.mark.parametrize(
-    "second",
-    ["runs/b", "runs/b/", "runs/b/evaluation.json"],
-)
+@pytest.mark.parametrize("second", ["runs/b", "runs/b/", "runs/b/evaluation.json"])
 def test_puts_runs_side_by_side(second, folder, capsys):
     evaluate.main(["--compare", "runs/a", second, "--out", "new/comparison.json"])
     lines = capsys.readouterr().out.splitlines()

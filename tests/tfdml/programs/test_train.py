@@ -11,13 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
-from small_runs import (
-    SMALL,
-    TWO_STEPS,
-    run,
-    scores_of,
-    write_images,
-)
+from small_runs import SMALL, TWO_STEPS, run, scores_of, write_images
 
 import pipelines
 import tfdml

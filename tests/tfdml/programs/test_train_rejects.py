@@ -135,11 +135,7 @@ def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
             {"base": "cosface", "rate": 0.1},
             "`rate` must sample at least as many classes",
         ),
-        (
-            "sampled_classes",
-            {"base": "cosface", "rate": 0.5},
-            "rate=0.5, sampled=3, classes=5",
-        ),
+        ("sampled_classes", {"base": "cosface", "rate": 0.5}, "rate=0.5, sampled=3, classes=5"),
     ],
 )
 def test_what_a_loss_cannot_take_is_said_before_images_are_embedded(

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 import yaml
 from damage import check_damage
-from small_runs import (
-    completed,
-    small_dataset,
-)
+from small_runs import completed, small_dataset
 
 import pipelines
 import tfdml

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from mean_colours import CLASSES, SIDE, data_of, embedding_of, scores, settings_on_the_page
 
-from tfdml.evaluation import (
-    average_views,
-    recall_at_k,
-    retrieval_scores,
-)
+from tfdml.evaluation import average_views, recall_at_k, retrieval_scores
 from tfdml.programs import evaluate
 
 
