@@ -126,3 +126,10 @@ def test_the_reference_has_all_public_names():
             if callable(getattr(package, name)) and name != "EmbeddingModel"
         }
         assert names <= listed, names - listed
+
+
+@pytest.mark.parametrize("settings", [Recipe, evaluate.Comparison, *evaluate.TASKS.values()])
+def test_every_setting_is_documented(settings):
+    names = [field.name for field in dataclasses.fields(settings)]
+    docs = [inspect.cleandoc(kind.__doc__) for kind in reversed(settings.__mro__[:-1])]
+    assert re.findall(r"^    (\w+):", "\n".join(docs), re.MULTILINE) == names

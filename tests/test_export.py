@@ -1,6 +1,5 @@
 """A run exported by the three programs: with what is said of it, rounded, with classes to name."""
 
-import importlib.util
 import json
 import pathlib
 
@@ -224,24 +223,3 @@ def test_train_rejects_wrong_options_before_it_trains(
         train.main([*SMALL, *options])
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_benchmark_compares_serving_with_its_parts(tmp_path, capsys, monkeypatch, rng):
-    path = ROOT / "benchmarks" / "serving.py"
-    monkeypatch.syspath_prepend(path.parent)  # as of a script
-    spec = importlib.util.spec_from_file_location("serving_benchmark", path)
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
-    (tmp_path / "a").mkdir()
-    for row in range(3):
-        pixels = rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "a" / f"{row}.png")
-    flags = ["--backbone", "small_cnn", "--side", "16", "--rounds", "2"]
-    monkeypatch.setattr("sys.argv", ["serving.py", str(tmp_path), *flags])
-    benchmark.main()
-    printed = capsys.readouterr().out
-    assert printed.startswith("export: ")
-    assert "batches of 1, the median of 2:" in printed
-    assert "batches of 3, the median of 2:" in printed
-    assert printed.count("ratio to the parts ") == 2

@@ -1,10 +1,8 @@
 """A run of several levels: trained, each level scored, and the shallow ones exported alone."""
 
-import importlib.util
 import json
 import pathlib
 import shutil
-import sys
 
 import keras
 import numpy as np
@@ -158,22 +156,6 @@ def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     ]
     assert len(signatures[0]) == 6
     assert len(signatures[1]) == 4
-
-
-@pytest.mark.slow
-def test_the_curve_of_early_exits_is_measured(trained, monkeypatch):
-    path = ROOT / "benchmarks" / "early_exit.py"
-    spec = importlib.util.spec_from_file_location("early_exit", path)
-    benchmark = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(benchmark)
-    monkeypatch.setattr(benchmark, "SECONDS", 0.05)
-    monkeypatch.setattr(sys, "argv", ["early_exit.py", "runs/small"])
-    result = programs.run(lambda _: benchmark.main(), cwd=trained)
-    assert result.code == 0, result.err
-    lines = [line.split() for line in result.out.splitlines()[-4:]]
-    assert lines[0] == ["levels", "MB", "images/s", "recall@1"]
-    assert [line[0] for line in lines[1:]] == ["1", "2", "3"]
-    assert float(lines[1][1]) < float(lines[2][1]) < float(lines[3][1])
 
 
 def size_of(folder):

@@ -1,11 +1,8 @@
 """evaluate.py in this process: the images it scores, how it ranks them, and what it rejects."""
 
-import dataclasses
-import inspect
 import json
 import os
 import pathlib
-import re
 import shutil
 import types
 
@@ -21,7 +18,6 @@ from tfdml.programs import evaluate, train
 from tfdml.runs import exporting, scoring
 from tfdml.runs.run_images import load_images
 from tfdml.runs.scoring.scored_images import Images
-from tfdml.runs.task_options import Scoring
 
 
 @pytest.fixture
@@ -266,10 +262,3 @@ def test_a_model_without_a_learned_similarity_is_rejected_with_advice(version):
     message = rejection(version, "--k", "1", "--rerank", "9")
     assert "has no learned similarity to rank by" in message
     assert "--loss pddm" in message
-
-
-@pytest.mark.parametrize("settings", evaluate.TASKS.values())
-def test_every_setting_is_documented(settings):
-    names = [field.name for field in dataclasses.fields(settings)]
-    docs = [inspect.cleandoc(kind.__doc__) for kind in (Scoring, settings)]
-    assert re.findall(r"^    (\w+):", "\n".join(docs), re.MULTILINE) == names

@@ -1,8 +1,6 @@
 """What a run of the program leaves, of several kinds of images."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import pathlib
 
@@ -146,16 +144,3 @@ def test_no_steps_score_and_export_the_features_as_they_are(exported_run):
 def test_a_set_of_tfds_names_its_run():
     recipe, *_ = train.parse(["--dataset", "tfds:mnist:3.0.1"])
     assert (recipe.dataset, recipe.run) == ("tfds:mnist:3.0.1", "tfds_mnist_3.0.1_lifted")
-
-
-@pytest.mark.usefixtures("without_export")
-def test_a_run_does_not_end_for_what_its_output_lacks(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    photos = write_images(tmp_path / "照片", dict.fromkeys("猫狗鸟鱼", 2))
-    arguments = ["--dataset", "folder", "--data_dir", str(photos), "--image_size", "16"]
-    arguments += ["--classes_per_batch", "2", "--steps", "0", "--run", "опыт"]
-    output = io.TextIOWrapper(io.BytesIO(), "cp1252")
-    with contextlib.redirect_stdout(output):
-        train.main(arguments)
-    output.flush()
-    assert rb"Run: runs/\u043e" in output.buffer.getvalue()

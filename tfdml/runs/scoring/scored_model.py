@@ -101,9 +101,7 @@ def completed(options, model):
         data_dir = options.data_dir or model.recipe["data_dir"]
         options = dataclasses.replace(options, dataset=model.recipe["dataset"], data_dir=data_dir)
     recipe = model.recipe if model.was_trained_on(options) else {}
-    shared, boxes = bool(recipe.get("validation_share")), options.boxes
-    if boxes is None or (recipe.get("boxes") and identity(boxes) == identity(recipe["boxes"])):
-        boxes = recipe.get("boxes")
+    shared, boxes = bool(recipe.get("validation_share")), options.boxes or recipe.get("boxes")
     skip_invalid = options.skip_invalid
     if skip_invalid is None:
         skip_invalid = bool(recipe.get("skip_invalid"))
@@ -127,7 +125,6 @@ def untrained_scores(options, model, images):
         and options.rank_by == "distance"
         and options.split == trained.get("scored_classes")
         and options.boxes == recipe.get("boxes")
-        and options.skip_invalid == bool(recipe.get("skip_invalid"))
         and trained.get("scored_images", images) == images
         and not options.changed(CHANGING)
     )
