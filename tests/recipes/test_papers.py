@@ -1,7 +1,6 @@
 """The recipes of the papers' tables: each trains, says what is missing, and fits its table."""
 
 import dataclasses
-import fnmatch
 import functools
 import importlib
 import pathlib
@@ -179,59 +178,6 @@ def test_train_and_evaluate_take_the_commands_of_the_page():
     assert {run for run, _ in scored} == named
     for words in {words for _, words in scored}:
         evaluate.parse(*evaluate.task_of(["saved_models/a", *shlex.split(words)]))
-
-
-def test_rows_of_a_figure_of_lifted_see_the_same_images():
-    figures = [table for table in TABLES if table["title"].startswith("Lifted, Figure")]
-    assert len(figures) == 3
-    for figure in figures:
-        recipes = [recipe_of(f"lifted/{row['row']}") for row in figure["rows"]]
-        kinds = {(r.dataset, r.image_size, r.warp_size, r.trim_white) for r in recipes}
-        assert len(kinds) == 1, figure["title"]
-
-
-LOSS = {"loss", "loss_options", "run"}
-SOLVER = {"learning_rate", "steps", "checkpoint_every"}
-SAMPLER = {"sampler", "classes_per_batch", "images_per_class", "sampler_options"}
-# Recipes of one table -> the settings in which they may differ.
-COMPARED = {
-    "density/cars196_*": LOSS | {"embedding_dim"},
-    "density/cub200_*": LOSS | {"embedding_dim"},
-    "density/sop_*": LOSS | {"embedding_dim"},
-    "density/c*_contrastive": {"run", "dataset", "data_dir", "learning_rate"},
-    "hdc/*_hdc*": {"run", "dataset", "data_dir", "boxes"}
-    | {"schedule", "decay_factor", "decay_every"}
-    | SOLVER
-    | SAMPLER,
-    "hdc/cars196_*contrastive": LOSS,
-    "hdc/*_npair": LOSS | {"dataset", "data_dir", "trim_white"},
-    "hdc/cub200_[bh]i*": LOSS,
-    "hdc/sop_[bh]i*": LOSS,
-    "lifted/cub200_[clt]*": LOSS | SAMPLER,
-    "lifted/cars196_[clt]*": LOSS | SAMPLER,
-    "lifted/sop_[clt]*": LOSS | SAMPLER | {"embedding_dim"},
-    "lifted/*_lifted": {"run", "dataset", "data_dir", "trim_white"} | SOLVER,
-    "pddm/cub200_*": LOSS | {"classes_per_batch", "steps", "checkpoint_every"},
-    "pddm/cars196_*": LOSS,
-    "pddm/c*_quadruplet": {"run", "dataset", "data_dir", "steps", "checkpoint_every"},
-    "pddm/imagenet*": {"run", "dataset", "data_dir"},
-}
-
-
-def test_recipes_of_a_table_differ_in_what_it_compares_alone():
-    for pattern, compared in COMPARED.items():
-        names = fnmatch.filter(NAMES, pattern)
-        assert len(names) >= 2
-        first, *others = (dataclasses.asdict(recipe_of(name)) for name in names)
-        for other in others:
-            differing = {name for name in first if first[name] != other[name]}
-            assert differing <= compared, other["run"]
-
-
-def test_every_recipe_is_in_a_table():
-    matched = {name for pattern in COMPARED for name in fnmatch.filter(NAMES, pattern)}
-    others = {name.partition("/")[2] for name in set(NAMES) - matched}
-    assert {name.partition("_google")[0] for name in others} <= set(SETS)
 
 
 def test_all_have_the_settings_that_their_papers_state():

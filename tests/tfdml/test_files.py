@@ -147,12 +147,6 @@ def test_folders_that_cannot_be_written_are_named(tmp_path, monkeypatch):
         check_writable(tmp_path / "new" / "folder")
 
 
-def test_reads_settings_with_aliases(tmp_path):
-    path = tmp_path / "settings.yaml"
-    path.write_text("a: &a {x: 1}\nb: *a\nc: {<<: *a, y: [ü]}\n", encoding="utf-8")
-    assert read_settings(path) == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": ["ü"]}}
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -114,14 +114,6 @@ def change_recipe(version, **settings):
     path.write_text(json.dumps(metadata))
 
 
-def test_the_boxes_of_the_training_are_those_of_its_images(version, tmp_path):
-    photos = write_images(tmp_path / "photos", {"a": 2, "b": 2})
-    change_recipe(version, boxes="annotated")
-    evaluate_here(version, "--dataset", "folder", "--data_dir", photos)
-    content = json.loads(pathlib.Path("runs/small/evaluation_folder_photos.json").read_text())
-    assert content["boxes"] is None
-
-
 def test_classes_that_were_trained_on_get_a_warning(version, capsys):
     evaluate_here(version, "--split", "all")
     warning = "tfdml-evaluate: warning: 5 of the 10 scored classes were trained on, such as 0\n"
@@ -201,14 +193,6 @@ def test_foreign_metadata_need_a_dataset(metadata, version):
     path = version / "assets.extra" / "metadata.json"
     path.unlink() if metadata is None else path.write_bytes(metadata.encode("latin1"))
     assert "give --dataset" in rejection(version)
-
-
-def test_metadata_that_cannot_be_are_named_before_they_are_used(version):
-    path = version / "assets.extra" / "metadata.json"
-    metadata = json.loads(path.read_text())
-    for change in ({"trained_classes": 5}, {"recipe": {**metadata["recipe"], "dataset": ["a"]}}):
-        path.write_text(json.dumps({**metadata, **change}))
-        assert f" of {path} must be a" in rejection(version)
 
 
 def test_a_broken_saved_model_is_rejected(version):
