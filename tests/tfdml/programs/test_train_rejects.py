@@ -117,33 +117,19 @@ def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("loss", "options", "expected"),
+    ("loss", "expected"),
     [
-        (
-            "memory",
-            {"base": "contrastive", "size": 64},
-            "`start_step` must be below the steps, or the memory is never used",
-        ),
-        ("memory", {"base": "npair", "size": 8, "start_step": 0}, "size=8, batch=20"),
-        (
-            "matryoshka",
-            {"base": "cosface", "dims": [2]},
-            "the largest of `dims` must be the width of the embeddings",
-        ),
-        (
-            "sampled_classes",
-            {"base": "cosface", "rate": 0.1},
-            "`rate` must sample at least as many classes",
-        ),
-        ("sampled_classes", {"base": "cosface", "rate": 0.5}, "rate=0.5, sampled=3, classes=5"),
+        ("memory base=contrastive size=64", "`start_step` must be below the steps, or the memory"),
+        ("memory base=npair size=8 start_step=0", "size=8, batch=20"),
+        ("matryoshka base=cosface dims=[2]", "the largest of `dims` must be the width of the"),
+        ("sampled_classes base=cosface rate=0.1", "`rate` must sample at least as many classes"),
+        ("sampled_classes base=cosface rate=0.5", "rate=0.5, sampled=3, classes=5"),
     ],
 )
-def test_what_a_loss_cannot_take_is_said_before_images_are_embedded(
-    loss, options, expected, tmp_path
-):
-    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
-    steps = ["--steps", "9", "--run", "r"]
-    result = programs.run(train.main, *SMALL, "--loss", loss, *flags, *steps, cwd=tmp_path)
+def test_what_a_loss_cannot_take_is_said_before_images_are_embedded(loss, expected, tmp_path):
+    name, *options = loss.split()
+    flags = ["--loss", name, *(f"--loss_options.{option}" for option in options)]
+    result = programs.run(train.main, *SMALL, *flags, "--steps", "9", "--run", "r", cwd=tmp_path)
     assert expected in result.sentence
     assert "Embedding" not in result.out
     assert not (tmp_path / "runs").exists()

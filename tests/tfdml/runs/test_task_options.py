@@ -1,7 +1,9 @@
-"""What a task rejects of its settings."""
+"""The task that the words of evaluate.py name, and what it rejects of its settings."""
 
 import pytest
 from mean_colours import rejection
+
+from tfdml.programs import evaluate
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,15 @@ from mean_colours import rejection
 )
 def test_rejects_what_does_not_go_together(words, message):
     assert message in rejection("model", *words.split())
+
+
+def test_the_task_is_the_first_word_or_an_option():
+    for words in (["ncm", "x"], ["x", "--task", "ncm"], ["--task=ncm", "x"]):
+        assert evaluate.task_of(words) == ("ncm", ["x"])
+    assert evaluate.task_of(["x", "--k", "5"]) == ("retrieval", ["x", "--k", "5"])
+    assert evaluate.task_of(["compare", "a", "b"]) == ("compare", ["a", "b"])
+
+
+def test_values_are_not_taken_for_options():
+    settings = evaluate.parse("ncm", ["saved_models/x", "--out", "report", "--dataset", "folder"])
+    assert settings.out == "report"
