@@ -4,33 +4,22 @@ import dataclasses
 import json
 import shutil
 
-import keras
-import numpy as np
 import programs
 import pytest
-import tensorflow as tf
 import yaml
 from small_runs import (
     SMALL,
     TWO_STEPS,
     UNTRAINED,
-    completed,
     rejection,
     run,
     scores_of,
-    small_dataset,
     write_images,
 )
 
 from tfdml import runs
-from tfdml.callbacks import Checkpoint
 from tfdml.programs import train
-from tfdml.runs.devices import Devices
-from tfdml.runs.network import build_model
-from tfdml.runs.prepared import Run
 from tfdml.runs.recipe_flags import parse
-from tfdml.runs.run_batches import training_batches
-from tfdml.runs.run_images import Images
 from tfdml.runs.watching import _drop_rows
 
 
@@ -159,46 +148,6 @@ def test_resume_rejects_other_images_than_those_of_the_run(tmp_path):
     write_images(photos, {"a": 2})
     message = rejection(*resume, cwd=tmp_path)
     assert "must be those that runs/x began with" in message
-
-
-def test_hard_neighbours_are_those_of_the_checkpoint_when_a_run_resumes(tmp_path):
-    dataset = small_dataset()
-    recipe = completed(
-        sampler="pairs",
-        sampler_options={"hard_neighbours": True},
-        classes_per_batch=4,
-        images_per_class=2,
-        steps=9,
-        checkpoint_every=3,
-    )
-
-    def batches_of_fit(model, folder):
-        seen = []
-
-        def note(images):
-            seen.append(images)
-            return images
-
-        def noted(images, labels):
-            images = tf.ensure_shape(tf.numpy_function(note, [images], tf.float32), images.shape)
-            return images, labels
-
-        class KeepCheckpoints(keras.callbacks.Callback):
-            def on_epoch_end(self, epoch, logs=None):
-                shutil.copy(folder / "checkpoint.keras", folder / f"{epoch}.keras")
-
-        step = int(model.optimizer.iterations)
-        batches, callbacks = training_batches(recipe, step, dataset.train, dataset)
-        images = Images(dataset.train, *dataset.scored(), dataset)
-        begun = Run(recipe, Devices(), images, model, batches.map(noted), callbacks, [])
-        begun.train([Checkpoint(folder / "checkpoint.keras"), KeepCheckpoints()])
-        return np.stack(seen)
-
-    whole = batches_of_fit(build_model(recipe, dataset.train, dataset), tmp_path / "whole")
-    assert len(whole) == 9
-    stopped = keras.models.load_model(tmp_path / "whole" / "1.keras")
-    resumed = batches_of_fit(stopped, tmp_path / "resumed")
-    np.testing.assert_array_equal(resumed, whole[6:])
 
 
 def test_a_log_with_the_empty_lines_of_windows_loses_its_last_rows(tmp_path):

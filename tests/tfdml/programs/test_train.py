@@ -107,12 +107,13 @@ def held_out(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipelines.HardNeighbours, "refresh", noted)
         patch.setattr(train, "export", lambda *_: None)
-        printed = run(*options, "--steps", "4", "--checkpoint_every", "2", "--run", "x", cwd=folder)
+        printed = run(*options, "--steps", "2", "--checkpoint_every", "1", "--run", "x", cwd=folder)
+        run("--run", "x", "--resume", "--steps", "3", cwd=folder)
     return folder / "runs" / "x", printed, steps
 
 
-def test_a_run_refreshes_hard_neighbours_at_every_checkpoint(held_out):
-    assert held_out[2] == [0, 2]
+def test_a_run_refreshes_hard_neighbours_at_every_checkpoint_and_resumed(held_out):
+    assert held_out[2] == [0, 1, 2]
 
 
 def test_validation_classes_are_training_classes(held_out):
