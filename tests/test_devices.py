@@ -227,7 +227,7 @@ def test_a_worker_that_is_killed_ends_the_run_which_resumes_on_others(lost, work
     _, error = two[1 - lost].communicate(timeout=100)
     assert time.monotonic() - began < 60
     assert two[1 - lost].returncode == 1, error
-    assert "tfdml-train: error: another worker stopped, or cannot be reached" in error
+    assert "train.py: error: another worker stopped, or cannot be reached" in error
     assert "--run small --resume" in error
     assert len(losses_of(folders[0])) < 15
     finished(*start_workers(workers, "--run", "small", "--resume", cwd=folders[0]))

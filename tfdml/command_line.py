@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import pathlib
 import re
 import sys
 import types
@@ -296,6 +297,12 @@ def fail(program, message, code=2) -> typing.NoReturn:
     """Prints one sentence to the standard error and exits with the code."""
     print(f"{program}: error: {message}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def program_name(program):
+    """What a program calls itself: `train.py` in a process of that script, else `tfdml-train`."""
+    script = pathlib.PurePath(sys.argv[0]).name
+    return script if script == f"{program}.py" else f"tfdml-{program}"
 
 
 def command_of(program, description, commands, arguments=None):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tfdml.client.__main__ import Embed as Client
-from tfdml.command_line import OpenShare, Parser, PositiveInt, Seed, Share, as_yaml
+from tfdml.command_line import OpenShare, Parser, PositiveInt, Seed, Share, as_yaml, program_name
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison
@@ -59,6 +59,19 @@ def test_what_has_no_default_is_given_by_its_place_or_as_a_flag(as_positional, a
     error = capsys.readouterr().err
     assert "place" in error
     assert as_positional or "arguments: --place. Give it without --place\n" in error
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        ("/bin/tfdml-train", "tfdml-train"),
+        ("my tfdml/train.py", "train.py"),
+        ("a/evaluate.py", "tfdml-train"),
+    ],
+)
+def test_a_program_calls_itself_as_it_was_started(started, name, monkeypatch):
+    monkeypatch.setattr("sys.argv", [started])
+    assert program_name("train") == name
 
 
 @dataclasses.dataclass

@@ -30,13 +30,13 @@ import sys
 import pipelines
 from tfdml import runs
 from tfdml.checks import check_keras, unknown_name
-from tfdml.command_line import Parser, fail, one_sentence
+from tfdml.command_line import Parser, fail, one_sentence, program_name
 from tfdml.files import check_file, check_writable, naming
 from tfdml.quiet import keep_printing
 from tfdml.runs import score_files, scoring
 from tfdml.runs.task_options import TASKS, Comparison, Retrieval
 
-PROGRAM = "tfdml-evaluate"
+PROGRAM = program_name("evaluate")
 COMPARE = "compare"
 
 

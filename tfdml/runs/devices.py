@@ -11,6 +11,7 @@ from typing import Any
 
 from tfdml import runs
 from tfdml.checks import check, keras_setting
+from tfdml.command_line import program_name
 from tfdml.quiet import import_tensorflow
 
 HELP = (
@@ -131,7 +132,7 @@ class Devices:
                 raise
             cause = str(error).partition("\n")[0]
             said = f"error: another worker stopped, or cannot be reached ({cause}). {go_on}"
-            print(f"\ntfdml-train: {said}", file=sys.stderr, flush=True)
+            print(f"\n{program_name('train')}: {said}", file=sys.stderr, flush=True)
             os._exit(1)  # the others would be waited for
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pipelines
 from tfdml.checks import unknown_name
-from tfdml.command_line import Parser, as_yaml, from_yaml, one_sentence
+from tfdml.command_line import Parser, as_yaml, from_yaml, one_sentence, program_name
 from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders
@@ -16,7 +16,7 @@ from tfdml.runs.devices import HELP, find_devices
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.table import changed, is_table, make_table
 
-PROGRAM = "tfdml-train"
+PROGRAM = program_name("train")
 DESCRIPTION = "Trains an embedder, scores it on unseen classes and exports it for TF Serving."
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pipelines
 from tfdml.checks import check
+from tfdml.command_line import program_name
 from tfdml.models.backbones import check_colour
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
@@ -86,7 +87,7 @@ def warn_of_trained(program, trained, split):
     known = sorted(set(trained) & set(split.names))
     if known:
         print(
-            f"tfdml-{program}: warning: {len(known):,} of the {split.num_classes:,} "
+            f"{program_name(program)}: warning: {len(known):,} of the {split.num_classes:,} "
             f"scored classes were trained on, such as {known[0]}",
             file=sys.stderr,
         )
