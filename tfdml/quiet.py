@@ -5,7 +5,6 @@ import ctypes
 import io
 import os
 import select
-import shutil
 import sys
 
 from tqdm import tqdm
@@ -115,7 +114,4 @@ def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) 
     Without items the bar is moved by `update`; `done` of them were done before.
     """
     disable = None if shown else True  # None: unless in a terminal
-    bar = tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
-    if not bar.disable and (bar.ncols or 0) < 0:  # of a terminal that does not state its size
-        bar.ncols, bar.nrows = shutil.get_terminal_size((80, 24))
-    return bar
+    return tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
