@@ -16,9 +16,6 @@ from tfdml.runs.recipe import Recipe
 
 SMALL = ["--dataset", "digits", "--classes_per_batch", "5", "--embedding_dim", "16"]
 SMALL += ["--learning_rate", "1e-3"]  # for runs of a few steps
-SMALL_RECIPE = (
-    "dataset: digits\nclasses_per_batch: 5\nembedding_dim: 4\nsteps: 2\ncheckpoint_every: 1\n"
-)
 TWO_STEPS = ["--steps", "2", "--checkpoint_every", "1"]
 UNTRAINED = types.SimpleNamespace(optimizer=types.SimpleNamespace(iterations=0))  # for a model
 

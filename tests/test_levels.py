@@ -133,6 +133,7 @@ def test_a_version_of_fewer_steps_is_of_the_same_run(here):
     exporting.check_same_run(out, trained)
 
 
+@pytest.mark.slow  # of one level: tests/tfdml/programs/test_evaluate_learned.py
 def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = {"num_quadruplets": "per_positive_pair", "normalize": False}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
 import pathlib
 import re
 import shlex
@@ -13,7 +12,6 @@ import pytest
 import tensorflow as tf
 
 import pipelines
-import tfdml
 from tfdml import runs
 from tfdml.programs import evaluate, train
 from tfdml.runs.recipe import Recipe
@@ -32,7 +30,7 @@ def table_of(paper):
 NAMES = [f"{paper}/{row}" for paper in PAPERS for row in table_of(paper).rows]
 SIDE, WARP = 40, 44
 
-# Every layout of images, sampler, backbone and solver; the first three by default.
+# Every layout of images, sampler and solver; the first three by default.
 CHOSEN = (
     "hdc/in_shop_hdc",
     "lifted/cub200_contrastive",
@@ -70,34 +68,6 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def networks():
-    """Embedders by the arguments of `build_embedder`, built once, each time as they were.
-
-    Layers have an eighth of their width: whole networks are tried in tests/tfdml/models.
-    """
-    build, built = tfdml.models.build_embedder, {}
-
-    def narrow(conv):
-        return lambda x, filters, *args, **options: conv(x, filters // 8, *args, **options)
-
-    def of(*arguments, **options):
-        key = repr((arguments, options))
-        if key not in built:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(importlib.import_module("tfdml.models.alexnet"), "UNITS", 512)
-                for name in ("googlenet", "alexnet"):
-                    module = importlib.import_module(f"tfdml.models.{name}")
-                    patch.setattr(module, "conv", narrow(module.conv))
-                embedder = build(*arguments, **options)
-            built[key] = embedder, embedder.get_weights()
-        embedder, weights = built[key]
-        embedder.set_weights(weights)
-        return embedder
-
-    return of
-
-
-@pytest.fixture(scope="module")
 def _eagerly():
     tf.config.run_functions_eagerly(True)
     yield
@@ -107,13 +77,12 @@ def _eagerly():
 @pytest.mark.filterwarnings("ignore:Even though the .* is set")
 @pytest.mark.usefixtures("_eagerly")
 @pytest.mark.parametrize("name", recipes_to_train())
-def test_trains_for_two_steps(name, dataset, networks, tmp_path, monkeypatch):
+def test_trains_a_small_network_for_two_steps(name, dataset, tmp_path, monkeypatch):
     monkeypatch.setattr(pipelines, "load", lambda *_, **__: dataset, raising=False)
-    monkeypatch.setattr(tfdml.models, "build_embedder", networks, raising=False)
     recipe, mean = recipe_of(name), tmp_path / "mean.npy"
     np.save(mean, np.full((WARP, WARP, 3), 110, np.float32))
     sizes = {"image_size": SIDE, "warp_size": WARP, "mean_image": recipe.mean_image and str(mean)}
-    recipe = dataclasses.replace(recipe, **sizes, weights=None)
+    recipe = dataclasses.replace(recipe, **sizes, weights=None, backbone="small_cnn")
     run = runs.prepare(recipe)
     model, batches = run.model, run.batches
     if not recipe.steps:
@@ -133,7 +102,7 @@ def test_trains_for_two_steps(name, dataset, networks, tmp_path, monkeypatch):
 
 def test_the_chosen_recipes_have_every_choice_of_all():
     settings = {name: recipe_of(name) for name in NAMES}
-    for choice in ("sampler", "backbone", "optimizer", "schedule", "boxes", "trim_white"):
+    for choice in ("sampler", "optimizer", "schedule", "boxes", "trim_white"):
         choices = {getattr(recipe, choice) for recipe in settings.values()}
         assert {getattr(settings[name], choice) for name in CHOSEN} == choices, choice
     layouts = {name.partition("/")[2].partition("_")[0] for name in CHOSEN}

@@ -16,45 +16,13 @@ from tfdml.runs.network import read_model
 
 
 @pytest.mark.usefixtures("without_export")
-def test_density_alone_measures_the_classes_and_learns_a_target_for_each(tmp_path):
-    options = ["--loss", "density", "--loss_options.alpha_multiplier", "30"]
-    options += ["--head_multiplier", "7", "--steps", "4", "--checkpoint_every", "2", "--run", "d"]
-    printed = run(*SMALL, *options, cwd=tmp_path)
-    assert "Embedding the training images" in printed
-    model = read_model(tmp_path / "runs" / "d" / "checkpoint.keras")
-    densities = model.loss.regularizer.initial_density
-    assert len(densities) == 5
-    assert 0.01 < min(densities) < max(densities) < 0.95
-    rates = dict(
-        zip(
-            [v.path for v in model.trainable_variables], model.optimizer._multiplier_of, strict=True
-        )
-    )
-    assert rates["density_targets/targets"] == 30
-    assert rates["embedding/kernel"] == 7
-    targets = np.asarray(model.loss.layer.targets)
-    assert (targets != 0.5).all()
-    log = (tmp_path / "runs" / "d" / "logs" / "epochs.csv").read_text().splitlines()
-    last = dict(zip(log[0].split(","), log[-1].split(","), strict=True))
-    assert float(last["target_mean"]) == pytest.approx(targets.mean())
-    assert float(last["target_highest"]) == pytest.approx(targets.max())
-
-
-@pytest.mark.usefixtures("without_export")
-@pytest.mark.parametrize(
-    ("loss", "options"),
-    [
-        ("memory", {"base": "multi_similarity", "size": 256, "start_step": 0}),
-        ("sampled_classes", {"base": "cosface", "rate": 0.9}),
-    ],
-)
-def test_trains_with_layers_that_have_no_weights_to_train(loss, options, tmp_path):
+def test_trains_with_a_memory_whose_drift_is_logged(tmp_path):
+    options = {"base": "multi_similarity", "size": 256, "start_step": 0}
     flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
-    small = ["--classes_per_batch", "2", "--images_per_class", "2"]
-    run(*SMALL, "--loss", loss, *flags, *small, "--steps", "2", "--run", "r", cwd=tmp_path)
+    small = ["--classes_per_batch", "2", "--images_per_class", "2", "--steps", "2"]
+    run(*SMALL, "--loss", "memory", *flags, *small, "--run", "r", cwd=tmp_path)
     logs = (tmp_path / "runs" / "r" / "logs" / "epochs.csv").read_text().splitlines()
-    assert ("drift_cosine" in logs[0]) == (loss == "memory")
-    assert ("proxy_degrees" in logs[0]) == (loss == "sampled_classes")
+    assert "drift_cosine" in logs[0]
 
 
 @pytest.mark.usefixtures("without_export")

@@ -92,6 +92,15 @@ def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
     assert rates["class_proxies/proxies"] == expected
 
 
+def test_targets_of_density_learn_at_a_rate_of_their_own():
+    model, rates = built(loss="density", loss_options={"alpha_multiplier": 30}, head_multiplier=7.0)
+    assert rates["density_targets/targets"] == 30
+    assert rates["embedding/kernel"] == 7
+    densities = model.loss.regularizer.initial_density
+    assert len(densities) == 5
+    assert 0.01 < min(densities) < max(densities) < 0.95
+
+
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [

@@ -26,22 +26,6 @@ def test_too_few_classes_are_rejected(tmp_path, names, options, message):
         load_images(recipe)
 
 
-@pytest.mark.slow
-@pytest.mark.data
-def test_batches_are_groups_of_related_classes(data_folder, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    data = ["--dataset", "omniglot", "--data_dir", str(data_folder / "tfds")]
-    options = ["--sampler", "groups", "--sampler_options.evenly", "true"]
-    recipe, *_ = train.parse([*data, *options, "--sampler_options.super_classes", "4"])
-    assert recipe.sampler_options == {"evenly": True, "super_classes": 4}
-    train_split, *_, dataset = load_images(recipe)
-    recipe, _ = recipe.completed(train_split.num_classes)
-    batches, _ = training_batches(recipe, 0, train_split, dataset)
-    labels = next(iter(batches))[1].numpy()
-    super_label_of = dict(zip(train_split.labels, train_split.super_labels, strict=True))
-    assert len({super_label_of[label] for label in labels}) == 4
-
-
 @pytest.fixture(scope="module")
 def small_model():
     """A model of the small dataset, which several samplers train on."""
