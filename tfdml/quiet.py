@@ -9,8 +9,7 @@ import sys
 
 from tqdm import tqdm
 
-from tfdml.checks import check_keras, keras_setting
-
+from tfdml.checks import keras_setting
 
 def keep_printing():
     """Lets no line that this process prints end it; the first call of every program.
@@ -69,11 +68,8 @@ def import_tensorflow(start=None):
     if "tensorflow" in sys.modules:
         return None if start is None else start()
     with silent():
-        try:
-            import tensorflow as tf
-        except (AssertionError, AttributeError):  # it reads the settings of Keras
-            check_keras()
-            raise
+        import tensorflow as tf
+
         if keras_setting("backend")[0] != "tensorflow":  # which takes the memory of the GPU
             tf.config.set_visible_devices([], "GPU")
         started = None if start is None else start()

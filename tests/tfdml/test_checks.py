@@ -10,7 +10,6 @@ import pytest
 import tfdml
 from tfdml.checks import check_keras
 from tfdml.programs import evaluate, train
-from tfdml.quiet import import_tensorflow
 from tfdml.serving import export, export_model
 
 
@@ -60,22 +59,6 @@ def test_the_variable_of_the_backend_comes_before_the_file(settings, monkeypatch
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     with pytest.raises(ValueError, match=r"variable KERAS_BACKEND. Received: backend='torch'"):
         check_keras("backend")
-
-
-def test_settings_that_tensorflow_fails_at_are_named(settings, monkeypatch):
-    path = settings({"floatx": "bfloat16"})
-
-    class Finder:
-        def find_spec(self, name, *_):
-            assert name != "tensorflow"
-
-    monkeypatch.delitem(sys.modules, "tensorflow")
-    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
-    with pytest.raises(ValueError, match=rf"`floatx` .* {path}"):
-        import_tensorflow()
-    settings({})
-    with pytest.raises(AssertionError):
-        import_tensorflow()
 
 
 @pytest.fixture
