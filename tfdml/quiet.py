@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from tfdml.checks import keras_setting
 
+
 def keep_printing():
     """Lets no line that this process prints end it; the first call of every program.
 

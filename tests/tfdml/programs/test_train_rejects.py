@@ -51,7 +51,10 @@ REJECTED = [
     ("--exit_multiplier 2 WHOLE", ["`exit_multiplier`", "Received: exit_multiplier=2.0"]),
     ("--pooling average+max WHOLE", ["small_cnn", "Received: pooling='average+max'"]),
     ("--sampler shuffled DIGITS --classes_per_batch 500", ["must not exceed", "batch_size=2000"]),
-    ("PAIRS --classes_per_batch 3 --images_per_class 5", ["a multiple of 2", "batch_size=15"]),
+    (
+        "PAIRS DIGITS --classes_per_batch 3 --images_per_class 5",
+        ["a multiple of 2", "batch_size=15"],
+    ),
     ("--skip_invalid true NO_DATA WRONG", ["there is no missing"]),
     ("--weights missing.h5 HERE", ["`weights`", "Received: weights='missing.h5'"]),
     ("--weights imagenet --backbone googlenet HERE", ["tools/convert_googlenet.py", "'imagenet'"]),
