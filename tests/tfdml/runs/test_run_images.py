@@ -38,9 +38,9 @@ def small_model():
     [
         ("groups", {}, 5),
         ("whole_classes", {}, 2),
-        ("pairs", {}, 1),
+        pytest.param("pairs", {}, 1, marks=pytest.mark.slow),
         ("pairs", {"hard_neighbours": True}, 1),
-        ("shuffled", {}, 1),
+        pytest.param("shuffled", {}, 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_model_trains_with_the_batches_of_every_sampler(
