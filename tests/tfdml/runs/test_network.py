@@ -104,7 +104,6 @@ def test_targets_of_density_learn_at_a_rate_of_their_own():
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        ("density", {"base": "density"}, "must not have layers of the same name"),
         ("density", {"num_classes": 4, "correlation": False}, "Received: num_classes=4, classes=5"),
         ("density", {"initial_density": [0.1]}, "Received: num_classes=1, classes=5"),
     ],
