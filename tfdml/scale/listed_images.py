@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tfdml.checks import check
 from tfdml.images.image_files import SUFFIXES, is_image, is_utf8
-from tfdml.scale.storage import file_system
+from tfdml.scale.storage import around_path, file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
 _AT_ONCE = 10_000  # rows
@@ -62,7 +62,7 @@ def cut(tables, size):
 def list_images(images):
     """The `Listing` of a folder, a pattern or a Parquet file, as docs/scale.md describes them."""
     fs, root = file_system(images)
-    address = _addresses(fs, images.rstrip("/"), root.rstrip("/"))
+    address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)
     if fs.isdir(root):
         listing = _found_paths(fs, root, _below(fs, root), address, labelled=True)
@@ -99,6 +99,8 @@ def _below(fs, root):
 def _found_paths(fs, folder, found, address, labelled):
     """The images among the paths found below a folder, perhaps labelled by the folders in it."""
     below = folder.rstrip("/") + "/"
+    if not all(path.startswith(below) for path in found):  # at the root of an archive
+        below = ""
     inner = [path.removeprefix(below) for path in found]
     shown = [path for path in inner if not path.startswith(".") and "/." not in path]
     found = sorted(path for path in shown if is_image(PurePosixPath(path)))
@@ -163,9 +165,9 @@ def _from(path, folder, address):
     return path if is_whole else address(folder + os.path.normpath(path))
 
 
-def _addresses(fs, url, root):
+def _addresses(fs, images, root):
     """A function from paths of a file system to those of local files, without `..`, or to URLs."""
     if isinstance(fs, LocalFileSystem):  # as queries are compared with it
         return os.path.normpath
-    begin = url.removesuffix(root) if url.endswith(root) else url.partition("://")[0] + "://"
-    return lambda path: f"{begin}{path}"
+    before, after = around_path(images, root)
+    return lambda path: f"{before}{path}{after}"

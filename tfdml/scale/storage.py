@@ -1,24 +1,29 @@
-"""Folders and files of any file system that fsspec knows."""
+"""Folders and files of any file system that fsspec knows, and in archives by chains of URLs."""
 
 import contextlib
 import errno
+import functools
 import os
 import pathlib
 import stat
+import tarfile
+import threading
 import uuid
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from tfdml.checks import check
-from tfdml.files import locked, replacing
+from tfdml.files import check_writable, locked, replacing
 
 NO_FILE = "there is no such file"
 _ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
-_ARCHIVES = ("libarchive", "tar", "zip")  # of which several threads cannot read
+_LOCAL = (None, "file", "local")  # protocols
+_ARCHIVES = ("libarchive", "tar", "zip")
 _FETCHING = ThreadPoolExecutor(32, "fetching")  # which mostly waits
+_READING_ARCHIVES = threading.Lock()  # which share a file and its position
 
 
 class Folder:
@@ -31,6 +36,11 @@ class Folder:
 
     def __str__(self):
         return self.url
+
+    def check_writable(self):
+        """Raises an OSError if a local folder cannot be made or written to. Makes nothing."""
+        if self._local:
+            check_writable(pathlib.Path(self._root))
 
     def names(self, inner=""):
         """The names of what is in the folder or in one below it; none if it does not exist."""
@@ -71,7 +81,10 @@ class Folder:
 
     @contextlib.contextmanager
     def only_writer(self):
-        """Locks a local folder, which is made if it does not exist, or raises a BlockingIOError."""
+        """Locks a local folder, which is made if it does not exist, or raises a BlockingIOError.
+
+        Other file systems have no lock that the death of a process opens.
+        """
         if not self._local:
             yield
             return
@@ -88,9 +101,32 @@ def file_system(url):
     """The file system of a path or URL, and the path in it."""
     if "://" not in url:  # a folder may be named a::b
         return LocalFileSystem(), LocalFileSystem._strip_protocol(url)
-    packed = any(f"{kind}://" in url for kind in _ARCHIVES)
-    check(not packed, "files must not be in an archive: unpack it", url=url)
-    return fsspec.core.url_to_fs(url)
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except (zipfile.BadZipFile, tarfile.TarError) as error:
+        raise OSError(f"{url} cannot be read ({error})") from error
+    return fs, _as_member(fs, path) if _in_archive(url) else path
+
+
+def around_path(url, path):
+    """What precedes and what follows a path of `file_system` in its URL, perhaps a chain.
+
+    The path of a local archive becomes absolute.
+
+    >>> around_path("zip://cats/*.png::s3://bucket/photos.zip", "cats/*.png")
+    ('zip://', '::s3://bucket/photos.zip')
+    """
+    links = url.split("::")
+    place = next(row for row, link in enumerate(links) if "://" in link)
+    before, link, after = links[:place], links[place].rstrip("/"), links[place + 1 :]
+    if after and fsspec.core.split_protocol(after[-1])[0] in _LOCAL:
+        after[-1] = LocalFileSystem().unstrip_protocol(after[-1])
+    begin = link.removesuffix(path.rstrip("/"))  # with a host, if there is one
+    if "://" in path:
+        begin = ""
+    elif "://" not in begin or (begin == link and path.strip("/")):
+        begin = links[place].partition("://")[0] + "://"
+    return "::".join([*before, begin]), "".join(f"::{each}" for each in after)
 
 
 def fetch(path):
@@ -104,9 +140,8 @@ def fetch(path):
             if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
                 return "it is not a regular file"
             return pathlib.Path(path).read_bytes()
-        fs, inner = file_system(path)
-        return fs.cat_file(inner)
-    except FileNotFoundError:
+        return _contents(path)
+    except (FileNotFoundError, KeyError):  # of zipfile, in early versions of fsspec
         return NO_FILE
     except Exception as error:  # clients of networks raise many types
         # There a rejected credential looks like a file that may not be read.
@@ -118,3 +153,31 @@ def fetch(path):
 def fetch_all(paths):
     """A list of what `fetch` returns for each path."""
     return list(_FETCHING.map(fetch, paths))
+
+
+def _contents(url):
+    """The bytes of a file at a URL; archives stay open from one to the next."""
+    with _READING_ARCHIVES if _in_archive(url) else contextlib.nullcontext():
+        (kind, _, path), links = url.partition("://"), url.split("::")
+        if kind not in _ARCHIVES:
+            fs, path = file_system(url)
+            return fs.cat_file(path)
+        is_local = fsspec.core.split_protocol(links[-1])[0] in _LOCAL
+        changed = os.stat(LocalFileSystem._strip_protocol(links[-1])).st_mtime_ns if is_local else 0
+        fs = _archive("::".join([f"{kind}://", *links[1:]]), changed)
+        return fs.cat_file(_as_member(fs, path.partition("::")[0]))
+
+
+@functools.lru_cache(8)
+def _archive(url, changed):
+    return fsspec.core.url_to_fs(url)[0]
+
+
+def _in_archive(url):
+    return any(f"{kind}://" in url for kind in _ARCHIVES)
+
+
+def _as_member(fs, path):
+    """A path as an archive names it: as ./a.png if it was packed by `tar -C photos .`."""
+    path = path.removeprefix("./")
+    return f"./{path}" if fs.isdir(".") else path

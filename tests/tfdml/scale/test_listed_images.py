@@ -1,7 +1,9 @@
 import decimal
 import os
 import shutil
+import tarfile
 import warnings
+import zipfile
 
 import fsspec
 import pyarrow as pa
@@ -78,22 +80,59 @@ def test_a_folder_of_another_file_system(photos):
     memory = fsspec.filesystem("memory")
     memory.put(str(photos), "/listed", recursive=True)
     paths, labels = rows_of(list_images("memory://listed"))
-    assert paths == [f"memory://listed/{name}" for name in IN_PHOTOS]
+    assert paths == [f"memory:///listed/{name}" for name in IN_PHOTOS]
     assert labels == LABELS
     assert len(rows_of(list_images("memory://listed/*/*.png"))[0]) == 4
     memory.rm("/listed", recursive=True)
 
 
-def test_a_cache_of_files_is_kept_in_the_urls(photos):
-    paths, _ = rows_of(list_images(f"simplecache::file://{photos}/b/deep"))
-    assert paths == [f"simplecache::file://{photos}/b/deep/3.png"]
-    assert fetch(paths[0]) == (photos / "b/deep/3.png").read_bytes()
+@pytest.fixture(scope="module")
+def packed(write_photos, tmp_path_factory):
+    """A folder with the photos, a list of two of them, and archives of both."""
+    folder = tmp_path_factory.mktemp("packed")
+    photos = write_photos(folder / "photos")
+    parquet(photos / "list.parquet", path=["./a/1.png", "a/../b/2.jpg"], label=[7.0, None])
+    for name, kind in (("zip", "zip"), ("dotted", "tar"), ("packed", "gztar")):
+        shutil.make_archive(str(folder / name), kind, photos)  # tar names its members ./a/1.png
+    with tarfile.open(folder / "plain.tar", "w") as archive:
+        for path in sorted(photos.iterdir()):
+            archive.add(path, path.name)
+    return folder
 
 
-def test_archives_are_rejected(photos):
-    shutil.make_archive(str(photos), "zip", photos)
-    with pytest.raises(ValueError, match=r"must not be in an archive: unpack it.*url='zip:"):
-        list_images(f"zip://::{photos}.zip")
+ARCHIVES = {"zip.zip": "zip://", "dotted.tar": "tar://", "packed.tar.gz": "tar://"}
+ARCHIVES |= {"plain.tar": "tar://"}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.filterwarnings("ignore:ignored 1 files")
+def test_an_archive_is_listed_by_whole_urls(name, packed, monkeypatch):
+    kind, photos = ARCHIVES[name], packed / "photos"
+    monkeypatch.chdir(packed)
+    for archive in (f"file://{packed}/{name}", str(packed / name), name):
+        paths, labels = rows_of(list_images(f"{kind}::{archive}"))
+        assert labels == LABELS
+        assert all(path.endswith(f"::file://{packed}/{name}") for path in paths)
+        assert [fetch(path) for path in paths] == [fetch(str(photos / n)) for n in IN_PHOTOS]
+    for inner in ("b/deep", "b/deep/*", "./b/deep"):
+        [path], _ = rows_of(list_images(f"{kind}{inner}::{name}"))
+        assert fetch(path) == (photos / "b/deep/3.png").read_bytes()
+    paths, labels = rows_of(list_images(f"{kind}list.parquet::{name}"))
+    assert [*map(fetch, paths)] == [fetch(f"{photos}/{n}") for n in ("a/1.png", "b/2.jpg")]
+    assert labels == ["7", None]
+
+
+@pytest.mark.filterwarnings("ignore:ignored 1 files")
+@pytest.mark.parametrize("kind", ["simplecache", "filecache"])
+def test_a_cache_of_files_is_kept_in_the_urls(kind, packed):
+    photos = packed / "photos"
+    for url, inner in (
+        (f"file://{photos}/a", f"file://{photos}/a/1.png"),
+        (f"zip://a::file://{packed}/zip.zip", f"zip://a/1.png::file://{packed}/zip.zip"),
+    ):
+        paths, _ = rows_of(list_images(f"{kind}::{url}"))
+        assert paths[0] == f"{kind}::{inner}"
+        assert fetch(paths[0]) == (photos / "a/1.png").read_bytes()
 
 
 @pytest.mark.parametrize("given", ["a::b", "a::b/*/*", "a::b/list.parquet"])
@@ -106,6 +145,26 @@ def test_a_folder_may_be_named_like_a_chain(given, photos, tmp_path, monkeypatch
         paths, _ = rows_of(list_images(given))
     assert f"{tmp_path}/a::b/a/1.png" in paths
     assert fetch(f"{tmp_path}/a::b/a/1.png") == (tmp_path / "a::b/a/1.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ("zip://none::zip.zip", "or a .parquet file. Received: zip://none::zip.zip"),
+        ("zip://::none.zip", "No such file or directory: '.*none.zip'"),
+        ("zip://::plain.tar", "zip://::plain.tar cannot be read .File is not a zip file"),
+        ("tar://::zip.zip", "tar://::zip.zip cannot be read"),
+        ("zip://wrong.parquet::zip.zip", "zip://wrong.parquet::zip.zip must have a column `path`"),
+    ],
+)
+def test_the_url_of_an_archive_is_named(images, message, packed, monkeypatch):
+    monkeypatch.chdir(packed)
+    if "wrong" in images:
+        parquet(packed / "wrong.parquet", name=["a"])
+        with zipfile.ZipFile("zip.zip", "a") as archive:
+            archive.write("wrong.parquet")
+    with pytest.raises((OSError, ValueError), match=message):
+        list_images(images)
 
 
 @pytest.mark.parametrize(
