@@ -1,6 +1,6 @@
 """Tables of the backbones by name, readable without Keras."""
 
-from tfdml.checks import check
+from tfdml.checks import check, unknown_name
 
 # Names for `--backbone` and `build_embedder`: name -> (module of this package with a function of
 # that name, its largest number of levels).
@@ -14,6 +14,24 @@ BACKBONES = {
     "resnet50": ("applications", 3),
     "small_cnn": ("small_cnn", 3),
 }
+
+
+def most_levels(backbone):
+    """The largest number of levels of a backbone; raises a ValueError if there is none such.
+
+    Names with a colon are of `hub`: presets of KerasHub, `hub:PRESET`, and `module:function`.
+    """
+    if ":" in backbone:
+        return 1
+    if backbone not in BACKBONES:
+        raise ValueError(unknown_name("backbone", backbone, [*BACKBONES, "hub:PRESET"]))
+    return BACKBONES[backbone][1]
+
+
+def is_pretrained(backbone, weights):
+    """Whether the network starts from trained weights: a preset has its own."""
+    return weights is not None or backbone.startswith("hub:")
+
 
 # Those that end in global average pooling.
 POOLED = tuple(name for name in BACKBONES if name not in ("alexnet", "small_cnn"))

@@ -12,10 +12,17 @@ from tfdml.checks import (
     check_keras,
     check_one_of,
     check_share,
-    unknown_name,
 )
 from tfdml.layers import Dropout, MirrorAverage, UnitLength
-from tfdml.models.backbones import BACKBONES, MOST_DIMENSIONS, POOLED, POOLINGS
+from tfdml.models.backbones import (
+    BACKBONES,
+    MOST_DIMENSIONS,
+    POOLED,
+    POOLINGS,
+    is_pretrained,
+    most_levels,
+)
+from tfdml.models.hub import named_features
 
 
 def build_embedder(
@@ -28,13 +35,15 @@ def build_embedder(
     levels=1,
     dropout=0.0,
     mirror=False,
-    pooling="average",
+    pooling=None,
     freeze_batch_norm=None,
 ):
     """Builds a network from images to embeddings, including its preprocessing.
 
     Args:
-        backbone: One of `tfdml.models.BACKBONES`.
+        backbone: One of `tfdml.models.BACKBONES`; `hub:PRESET`, a name, handle or folder of
+            KerasHub, with its weights and scaling of colours; or `module:function`, called with
+            (height, width, channels), which returns a `keras.Model` from images in [0, 255].
         embedding_dim: Width of the embedding; None to return the features (requires `levels=1`).
         input_shape: (height, width, channels) of the images.
         weights: None for random weights, `"imagenet"`, or the path of a weights file.
@@ -49,9 +58,11 @@ def build_embedder(
             the time.
         pooling: `"average"`, or `"average+max"` for the sum of the averages and the maxima of the
             last maps, as in the code of Proxy-Anchor; for backbones that end in global average
-            pooling.
+            pooling. Of presets and functions also `"gem"` (`tfdml.layers.GeneralizedMean`), and of
+            tokens `"class"` and `"class+average"`. None for the class token of those that have one,
+            else the average.
         freeze_batch_norm: Whether batch normalisation keeps its statistics, scales and offsets in
-            training; None for with `weights` only: the statistics of batches of a few classes
+            training; None for with trained weights only: the statistics of batches of a few classes
             differ from those of test images.
 
     Returns:
@@ -62,39 +73,46 @@ def build_embedder(
     Raises:
         TypeError: If `embedding_dim` or `levels` is not an integer, `dropout` not a number or
             `mirror` or `freeze_batch_norm` not a bool.
-        ValueError: If an argument is out of range, the backbone unknown or without this pooling, or
-            Keras set to `channels_first`.
+        ImportError: If the backbone needs KerasHub, which is not installed.
+        ValueError: If an argument is out of range, the backbone unknown or without this pooling,
+            its patches do not divide the images, or Keras set to `channels_first`.
         FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
             whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.
     """
-    if backbone not in BACKBONES:
-        raise ValueError(unknown_name("backbone", backbone, BACKBONES))
+    most = most_levels(backbone)
     check_keras("image_data_format")
     if embedding_dim is not None:
         check_integer(1, embedding_dim=embedding_dim)
         expectation = f"`embedding_dim` must be <= {MOST_DIMENSIONS:,}"
         check(embedding_dim <= MOST_DIMENSIONS, expectation, embedding_dim=embedding_dim)
     check_image_size(input_shape=input_shape)
-    module_name, most = BACKBONES[backbone]
     check_integer(levels=levels)
     check(1 <= levels <= most, f"`levels` of {backbone} must be from 1 to {most}", levels=levels)
     expectation = "features without an embedding (`embedding_dim` None) require 1 level"
     check(embedding_dim is not None or levels == 1, expectation, levels=levels)
     shares = dropout_of_levels(dropout, levels)
-    frozen = weights is not None if freeze_batch_norm is None else freeze_batch_norm
+    frozen = is_pretrained(backbone, weights) if freeze_batch_norm is None else freeze_batch_norm
     check_bool(mirror=mirror, freeze_batch_norm=frozen)
     check_pooling(backbone, pooling)
+    named = backbone not in BACKBONES
+    expectation = f"`weights` must be None: {backbone} has its own"
+    check(weights is None or not named, expectation, weights=weights)
     if weights not in (None, "imagenet") and not os.path.isfile(weights):
         expectation = "`weights` must be an existing file"
         raise FileNotFoundError(f"{expectation}. Received: weights={weights!r}")
-    module = importlib.import_module(f"tfdml.models.{module_name}")
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
-    features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
-    if pooling == "average+max":
-        features[-1] = _with_maxima(inputs, features[-1])
-    network = keras.Model(inputs, features, name=f"{backbone}_features")
-    for layer in network.layers:
+    if named:
+        found, name = named_features(backbone, inputs, pooling)
+        features = [found]
+    else:
+        name = backbone
+        module = importlib.import_module(f"tfdml.models.{BACKBONES[backbone][0]}")
+        features = getattr(module, backbone)(inputs, weights=weights, levels=int(levels))
+        if pooling == "average+max":
+            features[-1] = _with_maxima(inputs, features[-1])
+    network = keras.Model(inputs, features, name=f"{name}_features")
+    for layer in network._flatten_layers():
         if isinstance(layer, keras.layers.BatchNormalization):
             # `training=False` would not do: Keras overrides it when the whole model trains.
             layer.trainable = not frozen
@@ -113,7 +131,7 @@ def build_embedder(
         if normalize:
             x = UnitLength(dtype="float32", name=f"unit_length{suffix}")(x)
         embeddings.append(x)
-    return _side_by_side(inputs, embeddings, f"{backbone}_embedder")
+    return _side_by_side(inputs, embeddings, f"{name}_embedder")
 
 
 def first_levels(embedder, levels):
@@ -213,6 +231,8 @@ def warn_of_unit_range(embedder, images):
 
 def check_pooling(backbone, pooling):
     """Raises a ValueError for a pooling that is unknown, or not of this backbone."""
+    if backbone not in BACKBONES or pooling is None:
+        return  # others say what they have once they are loaded
     check_one_of(POOLINGS, pooling=pooling)
     expectation = f"`pooling` must be 'average' for {backbone}, which has no global pooling"
     check(pooling == "average" or backbone in POOLED, expectation, pooling=pooling)

@@ -11,7 +11,8 @@ import tfdml
 from pipelines.loading import named
 from tfdml import losses
 from tfdml.checks import check
-from tfdml.models import BACKBONES, EmbeddingModel, backbone_of
+from tfdml.models import EmbeddingModel, backbone_of
+from tfdml.models.backbones import most_levels
 from tfdml.models.embedder import check_pooling, dropout_of_levels
 from tfdml.models.precision import built_with, in_float32
 from tfdml.runs.folders import CHECKPOINT, source_of
@@ -22,7 +23,7 @@ from tfdml.runs.run_batches import images_to_score
 def check_network(recipe):
     """Checks options of the loss and the network."""
     loss = losses.get(recipe.loss, **recipe.loss_options)
-    levels, most = levels_of(recipe, loss), BACKBONES[recipe.backbone][1]
+    levels, most = levels_of(recipe, loss), most_levels(recipe.backbone)
     expectation = f"backbone {recipe.backbone!r} has levels from 1 to {most}"
     check(levels <= most, expectation, levels=levels)
     expectation = f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}"
@@ -110,7 +111,7 @@ def _optimizer_of(recipe, embedder, loss):
             if own is None:
                 own = recipe.head_multiplier
                 suggested = getattr(layer, "suggested_multiplier", None)
-                if suggested and (recipe.weights or recipe.init_from):
+                if suggested and (recipe.is_pretrained or recipe.init_from):
                     own = suggested
                     print(f"Learning rate of the proxies: × {own:g}, on top of trained weights")
             multipliers[f"^{layer.name}/"] = own

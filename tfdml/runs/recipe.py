@@ -14,6 +14,7 @@ from tfdml.command_line import (
     Settings,
     Share,
 )
+from tfdml.models.backbones import is_pretrained
 from tfdml.serving.metadata import PATHS
 from tfdml.serving.options import ExportOptions
 
@@ -41,7 +42,8 @@ class Recipe(Settings):
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`. Images are cropped to their boxes in
             training and in scoring.
-        image_size: Side of the square images in pixels; the dataset's own if not given.
+        image_size: Side of the square images in pixels; the preset's or the dataset's own if not
+            given.
         warp_size: Side in pixels to which images are first resized, regardless of their aspect
             ratio. Training then takes a random crop of `image_size`, scoring and the served model
             the central one. If not given, images are resized to `image_size`. A `crop` of the
@@ -55,7 +57,9 @@ class Recipe(Settings):
             added back, because backbones subtract one themselves.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
-        backbone: Network up to the features: {backbones}.
+        backbone: Network up to the features: {backbones}; or `hub:PRESET`, a preset of KerasHub by
+            its name, `hf://` or `kaggle://` handle, or folder; or `module:function` of your own,
+            which returns a `keras.Model` for (height, width, channels) of images in [0, 255].
         weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
         init_from: Run or `.keras` file whose embedder is trained further (fine-tuning), with its
             backbone, `embedding_dim` and `levels`; for `small_cnn` and several levels `image_size`.
@@ -68,6 +72,8 @@ class Recipe(Settings):
             from either side: better retrieval at twice the time. Training uses one of the two.
         pooling: `average`, or `average+max` for the sum of the averages and the maxima of the last
             maps, as in the code of Proxy-Anchor, for backbones that end in global average pooling.
+            Of presets and functions also `gem`, and of tokens `class` and `class+average`. If not
+            given, the class token of those that have one, else the average.
         freeze_batch_norm: Do not train the statistics, scales and offsets of batch normalisation.
             If not given: true with pretrained `weights`; with `init_from`, as in the run that it
             names; else false.
@@ -151,7 +157,7 @@ class Recipe(Settings):
     levels: Literal[1, 2, 3] | None = None
     dropout: Share | list[Share] = 0.0
     mirror: bool = False
-    pooling: str = "average"
+    pooling: str | None = None
     freeze_batch_norm: bool | None = None
     classes_per_batch: PositiveInt | None = None
     images_per_class: PositiveInt = 4
@@ -212,11 +218,11 @@ class Recipe(Settings):
     def completed(self, num_classes):
         """The recipe with a number for every setting that was not given, and {name: reason}."""
         start = "for a network that starts at random"
-        if self.weights:
+        if self.is_pretrained:
             start = "on top of pretrained weights"
         elif self.init_from:
             start = f"for a network that starts from {self.init_from}"
-        rate = (1e-4 if self.weights or self.init_from else 1e-3, start)
+        rate = (1e-4 if self.is_pretrained or self.init_from else 1e-3, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
         classes, reason = USUAL_CLASSES, "the default"
@@ -226,16 +232,21 @@ class Recipe(Settings):
             classes, reason = classes - left, f"{self.super_classes} super-classes must divide it"
         defaults = {
             "learning_rate": rate,
-            "head_multiplier": (10.0 if self.weights else 1.0, start),
+            "head_multiplier": (10.0 if self.is_pretrained else 1.0, start),
             "classes_per_batch": (classes, reason),
         }
         if self.steps:  # else a run that goes on decides
-            head_steps = min(100, self.steps // 10) if self.weights else 0
+            head_steps = min(100, self.steps // 10) if self.is_pretrained else 0
             defaults["head_steps"] = (head_steps, start)
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
         values = {name: value for name, (value, _) in filled.items()}
         reasons = {name: f"{value:g}, {reason}" for name, (value, reason) in filled.items()}
         return dataclasses.replace(self, **values), reasons
+
+    @property
+    def is_pretrained(self):
+        """Whether the backbone starts from trained weights."""
+        return is_pretrained(self.backbone, self.weights)
 
     @property
     def batch_size(self):

@@ -61,9 +61,9 @@ class RecipeParser(Parser):
         for kind, name, available in (
             ("loss", recipe.loss, LOSSES),
             ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
-            ("backbone", recipe.backbone, BACKBONES),
+            ("backbone", recipe.backbone, [*BACKBONES, "hub:PRESET"]),
         ):
-            if name not in available:
+            if name not in available and not (kind == "backbone" and ":" in name):
                 self.error(unknown_name(kind, name, available))
         return recipe
 

@@ -8,6 +8,7 @@ import pipelines
 from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.models.backbones import check_colour
+from tfdml.quiet import import_tensorflow
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.serving.options import export_options
 
@@ -55,7 +56,7 @@ def load_images(recipe, fold=None):
 
 def _preprocessed(recipe, dataset):
     image_size = dataset.image_size
-    if side := recipe.image_size:
+    if side := recipe.image_size or _side_of_preset(recipe.backbone):
         image_size = (side, side, image_size[2])
     preprocessing = preprocessing_of(vars(recipe), recipe.mean_image)
     # Its crop takes the place of the dataset's, unless the recipe asks for one.
@@ -66,6 +67,17 @@ def _preprocessed(recipe, dataset):
     export_options(recipe.export_options).check_size(image_size)
     own = {"image_size": image_size, "preprocessing": preprocessing, "augmentation": augmentation}
     return dataclasses.replace(dataset, **own)
+
+
+def _side_of_preset(backbone):
+    """Side in pixels of the images of a preset; None for other backbones."""
+    kind, _, preset = backbone.partition(":")
+    if kind != "hub":
+        return None
+    import_tensorflow()
+    from tfdml.models.hub import preset_image_size  # imports Keras
+
+    return preset_image_size(preset)
 
 
 def _check_classes(recipe, train, test):

@@ -1,0 +1,173 @@
+"""Backbones of KerasHub presets, small and random ones of each family, and of functions."""
+
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import tfdml
+from tfdml.models import backbone_of, build_embedder
+from tfdml.models.hub import preset_image_size
+
+keras_hub = pytest.importorskip("keras_hub")
+models = keras_hub.models
+SIDE = 28
+SHAPE, TOKENS = (SIDE, SIDE, 3), {"num_layers": 2, "num_heads": 2, "hidden_dim": 16}
+PATCHES = {"patch_size": 14, "intermediate_dim": 32, "image_shape": SHAPE, **TOKENS}
+CLIP_TEXTS = {"vocabulary_size": 9, "embedding_dim": 8, "num_layers": 1, "num_heads": 1}
+CLIP_TEXTS |= {"hidden_dim": 8, "intermediate_dim": 8, "max_sequence_length": 4}
+
+
+def clip():
+    parts = models.CLIPVisionEncoder(**PATCHES), models.CLIPTextEncoder(**CLIP_TEXTS)
+    return models.CLIPBackbone(*parts, projection_dim=8)
+
+
+def siglip():
+    own = {"vocabulary_size": 9, "embedding_dim": 16, "max_sequence_length": 4, **TOKENS}
+    texts = models.SigLIPTextEncoder(intermediate_dim=8, projection_dim=16, **own)
+    return models.SigLIPBackbone(models.SigLIPVisionEncoder(**PATCHES), texts)
+
+
+def resnet():
+    stacks = {"stackwise_num_filters": [64, 64], "stackwise_num_blocks": [1, 1]}
+    stacks |= {"stackwise_num_strides": [1, 2], "block_type": "basic_block"}
+    stem = {"input_conv_filters": [64], "input_conv_kernel_sizes": [3]}
+    return models.ResNetBackbone(**stem, **stacks)
+
+
+# Family -> its network, number of features by default, the module of its image converter.
+FAMILIES = {
+    "vit": (lambda: models.ViTBackbone(SHAPE, (14, 14), 2, 2, 16, 32), 16, "ViT"),
+    "dinov2": (
+        lambda: models.DINOV2Backbone(
+            num_register_tokens=2, position_embedding_shape=(42, 42, 3), **PATCHES
+        ),
+        16,
+        "DINOV2",
+    ),
+    "dinov3": (lambda: models.DINOV3Backbone(**PATCHES), 16, "DINOV3"),
+    "clip": (clip, 16, "CLIP"),
+    "siglip": (siglip, 16, "SigLIP"),
+    "resnet": (resnet, 64, "ResNet"),
+}
+
+
+BY_DEFAULT = ("dinov2", "resnet")
+SLOW = pytest.mark.slow
+ALL = [name if name in BY_DEFAULT else pytest.param(name, marks=SLOW) for name in FAMILIES]
+
+
+@pytest.fixture(scope="module", params=ALL)
+def preset(request, tmp_path_factory):
+    """(family, folder of a preset of it, with random weights, number of features)."""
+    network, features, name = FAMILIES[request.param]
+    folder = tmp_path_factory.mktemp("presets") / request.param
+    keras.utils.set_random_seed(0)
+    network().save_to_preset(str(folder))
+    kind = getattr(keras_hub.layers, f"{name}ImageConverter")
+    scale, offset = [1 / 50, 1 / 60, 1 / 70], [-2.0, -1.5, -1.0]
+    kind(image_size=(SIDE, SIDE), scale=scale, offset=offset).save_to_preset(str(folder))
+    return request.param, folder, features
+
+
+@pytest.fixture
+def images(rng):
+    return rng.uniform(0, 255, (6, *SHAPE)).astype("float32")
+
+
+def test_a_preset_gives_its_features_in_the_scale_of_its_colours(preset, images):
+    _, folder, features = preset
+    assert preset_image_size(str(folder)) == SIDE
+    embedder = build_embedder(f"hub:{folder}", None, input_shape=SHAPE, normalize=False)
+    found = embedder.predict(images, verbose=0)
+    assert found.shape == (6, features)
+    network = models.Backbone.from_preset(str(folder))
+    network = getattr(network, "vision_encoder", network)
+    colours = images * np.array([1 / 50, 1 / 60, 1 / 70]) + np.array([-2.0, -1.5, -1.0])
+    expected = network.predict(colours.astype("float32"), verbose=0)
+    if expected.ndim > 2:
+        expected = expected[:, 0] if expected.ndim == 3 else expected.mean((1, 2))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_an_embedder_trains_and_is_saved_and_loaded(preset, images, tmp_path):
+    _, folder, _ = preset
+    model = tfdml.EmbeddingModel(build_embedder(f"hub:{folder}", 4, input_shape=SHAPE))
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="triplet")
+    before = model.embed(images)
+    model.fit(images, np.array([0, 0, 1, 1, 2, 2]), verbose=0)
+    after = model.embed(images)
+    assert np.abs(after - before).max() > 1e-4
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.embed(images), after, atol=1e-6)
+    for each in (model, loaded):  # with the state of the optimizer
+        each.fit(images, np.array([0, 0, 1, 1, 2, 2]), shuffle=False, verbose=0)
+    np.testing.assert_array_equal(loaded.embed(images), model.embed(images))
+    assert backbone_of(loaded.embedder).output_shape == backbone_of(model.embedder).output_shape
+
+
+def test_other_image_sizes_resize_the_positions(preset):
+    family, folder, features = preset
+    shape = (56, 56, 3)
+    embedder = build_embedder(f"hub:{folder}", None, input_shape=shape)
+    grey = np.full((1, *shape), 128, "float32")
+    assert embedder.predict(grey, verbose=0).shape == (1, features)
+    same = build_embedder(f"hub:{folder}", None, input_shape=SHAPE)
+    added = embedder.count_params() - same.count_params()
+    positions = 12  # 4 × 4 patches in place of 2 × 2
+    own = {"dinov2": 2 * 16 * positions, "vit": 16 * positions}
+    own |= dict.fromkeys(["clip", "siglip"], 17 * positions)  # with their numbers
+    assert added == own.get(family, 0)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "width"), [("class", 16), ("average", 16), ("gem", 16), ("class+average", 32)]
+)
+def test_tokens_are_pooled(pooling, width, images, tmp_path):
+    folder = tmp_path / "preset"
+    network = FAMILIES["dinov2"][0]()
+    network.save_to_preset(str(folder))
+    keras_hub.layers.DINOV2ImageConverter(image_size=(SIDE, SIDE)).save_to_preset(str(folder))
+    name = f"hub:{folder}"
+    embedder = build_embedder(name, None, input_shape=SHAPE, pooling=pooling, normalize=False)
+    found, tokens = embedder.predict(images, verbose=0), network.predict(images, verbose=0)
+    patches = tokens[:, 3:]  # behind the class token and two registers
+    gem = (np.maximum(patches, 1e-6) ** 3).mean(axis=1) ** (1 / 3)
+    average = patches.mean(axis=1)
+    expected = {"class": tokens[:, 0], "average": average, "gem": gem}
+    expected["class+average"] = np.concatenate([tokens[:, 0], average], axis=1)
+    assert found.shape == (6, width)
+    np.testing.assert_allclose(found, expected[pooling], atol=1e-5)
+
+
+def test_what_cannot_be_is_a_sentence(preset, tmp_path):
+    family, folder, _ = preset
+    if family != "resnet":
+        with pytest.raises(ValueError, match=r"patches of 14×14 pixels must divide the images"):
+            build_embedder(f"hub:{folder}", input_shape=(30, 28, 3))
+    with pytest.raises(ValueError, match=r"^`pooling` of this network must be one of"):
+        build_embedder(f"hub:{folder}", input_shape=SHAPE, pooling="middle")
+    with pytest.raises(ValueError, match="KerasHub cannot load the preset"):
+        build_embedder(f"hub:{tmp_path}", input_shape=SHAPE)
+    with pytest.raises(ValueError, match="has its own"):
+        build_embedder(f"hub:{folder}", input_shape=SHAPE, weights="imagenet")
+
+
+def test_without_keras_hub_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_hub.layers", None)
+    with pytest.raises(ImportError, match=r'pip install "tfdml\[hub\]"'):
+        build_embedder("hub:dinov2_base", input_shape=SHAPE)
+
+
+def test_a_function_gives_the_backbone(monkeypatch, tmp_path, images):
+    code = "import keras\ndef small(shape):\n    inputs = keras.Input(shape)\n    "
+    code += "return keras.Model(inputs, keras.layers.Conv2D(5, 3)(inputs / 255))\n"
+    (tmp_path / "own_backbones.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    embedder = build_embedder("own_backbones:small", 4, input_shape=SHAPE)
+    assert embedder.predict(images, verbose=0).shape == (6, 4)
+    with pytest.raises(ValueError, match="has no such function"):
+        build_embedder("own_backbones:large", input_shape=SHAPE)

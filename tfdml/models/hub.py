@@ -1,0 +1,182 @@
+"""Networks that others define: presets of KerasHub, `hub:PRESET`, and `module:function`."""
+
+import importlib
+import math
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from tfdml.checks import check
+from tfdml.layers import GeneralizedMean
+
+_MASK = "mask_token"  # of training on masked images
+_SIZES = ("image_shape", "input_shape", "position_embedding_shape")
+
+
+@keras.saving.register_keras_serializable("tfdml")
+class PartlyFrozen(layers.Wrapper):
+    """A model whose frozen layers stay frozen where it is saved: those of KerasHub forget it."""
+
+    def __init__(self, layer, frozen=(), **kwargs):
+        super().__init__(layer, **kwargs)
+        parts = layer._flatten_layers()
+        for part in (part for number, part in enumerate(parts) if number in frozen):
+            part.trainable = False
+
+    def call(self, inputs):
+        wanted = self.layer.input
+        return self.layer(dict.fromkeys(wanted, inputs) if isinstance(wanted, dict) else inputs)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], *self.layer.output_shape[1:])
+
+    def get_config(self):
+        parts = enumerate(self.layer._flatten_layers())
+        frozen = [number for number, part in parts if not part.trainable]
+        return {**super().get_config(), "frozen": frozen}
+
+
+def named_features(backbone, inputs, pooling=None):
+    """(batch, features) floats of images in [0, 255] by a network, and what the network is called.
+
+    A preset scales the colours as its image converter does, and its position embeddings are resized
+    to the images, bicubically.
+
+    Args:
+        backbone: `hub:PRESET`, a name, handle or folder of KerasHub; or `module:function`, which
+            returns a `keras.Model` for the (height, width, channels) of images in [0, 255].
+        inputs: (batch, height, width, channels) symbolic floats.
+        pooling: Of tokens `"class"`, `"average"` of the patches, or `"class+average"`, both side by
+            side; of maps `"average"` or `"average+max"`, their sum; of either `"gem"`. None for the
+            class token if there is one, else the average. A network that pools takes none.
+
+    Raises:
+        ImportError: If KerasHub is not installed, or there is no such module.
+        ValueError: If there is no such preset or function, the patches do not divide the images,
+            or the network has no such pooling.
+    """
+    kind, _, name = backbone.partition(":")
+    shape = tuple(inputs.shape[1:])
+    if kind == "hub":
+        network, scale, offset = _preset(name, shape)
+        x = layers.Rescaling(scale, offset, name="preset_colours")(inputs)
+    else:
+        network = _function(kind, name)(shape)
+        is_model = isinstance(network, keras.Model)
+        check(is_model, f"`{backbone}` must return a keras.Model", type=type(network).__name__)
+        x = inputs
+    x, prefix = PartlyFrozen(network, name=network.name)(x), 0
+    if len(x.shape) == 3:
+        expectation = "a network that returns tokens must be a preset, which states its patches"
+        check(kind == "hub", expectation, backbone=backbone, output_shape=x.shape)
+        prefix = x.shape[1] - math.prod(_grid(network, shape))
+    return _pooled(x, prefix, pooling), network.name
+
+
+def preset_image_size(preset):
+    """Side in pixels of the images of a preset, as its image converter has it."""
+    return int(_loaded("layers", "ImageConverter", preset).image_size[0])
+
+
+def _function(module, name):
+    found: Any = getattr(importlib.import_module(module), name, None)
+    check(callable(found), f"module {module!r} has no such function", function=name)
+    return found
+
+
+def _preset(preset, shape):
+    """The network of a preset for images of a shape, and the scale and offset of its colours."""
+    converter = _loaded("layers", "ImageConverter", preset)
+    policy = keras.config.dtype_policy()
+    network = _loaded("models", "Backbone", preset, dtype=policy)
+    network = getattr(network, "vision_encoder", network)  # the other part encodes texts
+    config = network.get_config()
+    size = config.get("image_shape") or config.get("input_shape")
+    if "patch_size" in config:
+        patch = _patch(network)
+        fits = not (shape[0] % patch[0] or shape[1] % patch[1])
+        sides = "×".join(map(str, patch))
+        expectation = f"patches of {sides} pixels must divide the images: give another `image_size`"
+        check(fits, expectation, image_size=shape[:2])
+    wanted = {key: shape for key in _SIZES if config.get(key) and None not in size}
+    wanted |= {"use_mask_token": False} if _MASK in {v.name for v in network.variables} else {}
+    if any(config[key] != value for key, value in wanted.items()):
+        changed = type(network).from_config({**config, **wanted})
+        _copy_weights(network, changed, _grid(network, size), _grid(network, shape))
+        network = changed
+    offset = 0.0 if converter.offset is None else converter.offset
+    return network, 1.0 if converter.scale is None else converter.scale, offset
+
+
+def _loaded(package, name, preset, **options):
+    """What the class `name` of KerasHub loads of a preset."""
+    try:
+        hub = importlib.import_module(f"keras_hub.{package}")
+    except ImportError as error:
+        words = 'needs KerasHub: pip install "tfdml[hub]", with Python 3.11 or later'
+        raise ImportError(f"the backbone hub:{preset} {words} ({error})") from error
+    try:
+        return getattr(hub, name).from_preset(preset, **options)
+    except Exception as error:  # of KerasHub, Kaggle, Hugging Face and the network
+        reason = str(error).strip().partition("\n")[0].partition(". ")[0]
+        expected = "a name of keras.io/keras_hub/presets, a handle hf:// or kaggle://, or a folder"
+        sentence = f"KerasHub cannot load the preset {preset!r}, {expected}: {reason}"
+        raise ValueError(sentence) from error
+
+
+def _patch(network):
+    size = network.get_config()["patch_size"]
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def _grid(network, shape):
+    """Numbers of patches along the height and the width; 1 × 1 of a network without patches."""
+    if "patch_size" not in network.get_config():
+        return 1, 1
+    return tuple(side // patch for side, patch in zip(shape, _patch(network), strict=False))
+
+
+def _copy_weights(source, target, before, after):
+    """Copies weights; of position embeddings those of another grid of patches."""
+    values = {variable.path: variable.value for variable in source.variables}
+    known = [variable for variable in source.variables if variable.name != _MASK]
+    for old, new in zip(known, target.variables, strict=True):
+        folder, _, name = old.path.rpartition("/")
+        # DINOv2 has them twice, and saves the first alone.
+        value = values.get(f"{folder}/interpolated_{name}", old.value)
+        if new.shape != old.shape and "int" in new.dtype:  # numbers of the positions
+            continue
+        if new.shape != old.shape:
+            rows = ops.reshape(value, (-1, value.shape[-1]))
+            prefix = rows.shape[0] - math.prod(before)
+            grid = ops.reshape(rows[prefix:], (1, *before, -1))
+            grid = ops.image.resize(grid, after, "bicubic")
+            grid = ops.reshape(grid, (math.prod(after), -1))
+            value = ops.reshape(ops.concatenate([rows[:prefix], grid]), new.shape)
+        new.assign(value)
+
+
+def _pooled(x, prefix, pooling):
+    """(batch, features) of features, maps or tokens, of which the first `prefix` are no patches."""
+    rank = len(x.shape)
+    pooling = pooling or ("class" if prefix else "average") if rank > 2 else pooling
+    known = {2: (None,), 3: ("average", "gem", "class", "class+average")[: 4 if prefix else 2]}
+    known = known.get(rank, ("average", "average+max", "gem"))
+    expectation = f"`pooling` of this network must be one of {', '.join(map(str, known))}"
+    check(pooling in known, expectation, pooling=pooling)
+    if pooling is None:
+        return x
+    places = tuple(range(1, rank - 1))
+    rows = x[:, prefix:] if prefix else x
+    if pooling == "gem":
+        return GeneralizedMean(name="generalized_mean")(rows)
+    parts = {
+        "class": lambda: x[:, 0],
+        "average": lambda: ops.mean(rows, axis=places),
+        "max": lambda: ops.max(rows, axis=places),
+    }
+    found = [parts[part]() for part in pooling.split("+")]
+    if pooling == "class+average":
+        return ops.concatenate(found, axis=-1)
+    return sum(found[1:], found[0])
