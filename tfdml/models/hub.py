@@ -99,6 +99,10 @@ def _preset(preset, shape):
         sides = "×".join(map(str, patch))
         expectation = f"patches of {sides} pixels must divide the images: give another `image_size`"
         check(fits, expectation, image_size=shape[:2])
+    if config.get("position_embedding_shape") and tuple(size) != shape:
+        # KerasHub itself resizes those of the images that the network was trained on.
+        network = _loaded("models", "Backbone", preset, dtype=policy, image_shape=shape)
+        config, size = network.get_config(), shape
     wanted = {key: shape for key in _SIZES if config.get(key) and None not in size}
     wanted |= {"use_mask_token": False} if _MASK in {v.name for v in network.variables} else {}
     if any(config[key] != value for key, value in wanted.items()):
@@ -143,11 +147,12 @@ def _copy_weights(source, target, before, after):
     known = [variable for variable in source.variables if variable.name != _MASK]
     for old, new in zip(known, target.variables, strict=True):
         folder, _, name = old.path.rpartition("/")
-        # DINOv2 has them twice, and saves the first alone.
-        value = values.get(f"{folder}/interpolated_{name}", old.value)
-        if new.shape != old.shape and "int" in new.dtype:  # numbers of the positions
+        value = old.value
+        if new.shape != old.shape:  # DINOv2 has them of two grids, and saves one alone
+            value = values.get(f"{folder}/interpolated_{name}", value)
+        if value.shape != new.shape and "int" in new.dtype:  # numbers of the positions
             continue
-        if new.shape != old.shape:
+        if value.shape != new.shape:
             rows = ops.reshape(value, (-1, value.shape[-1]))
             prefix = rows.shape[0] - math.prod(before)
             grid = ops.reshape(rows[prefix:], (1, *before, -1))
@@ -159,10 +164,12 @@ def _copy_weights(source, target, before, after):
 
 def _pooled(x, prefix, pooling):
     """(batch, features) of features, maps or tokens, of which the first `prefix` are no patches."""
-    rank = len(x.shape)
-    pooling = pooling or ("class" if prefix else "average") if rank > 2 else pooling
-    known = {2: (None,), 3: ("average", "gem", "class", "class+average")[: 4 if prefix else 2]}
-    known = known.get(rank, ("average", "average+max", "gem"))
+    rank, known = len(x.shape), ("average", "average+max", "gem")
+    if rank == 2:
+        known = (None,)
+    elif prefix:
+        known = ("class", "average", "class+average", "gem")
+    pooling = pooling or known[0]
     expectation = f"`pooling` of this network must be one of {', '.join(map(str, known))}"
     check(pooling in known, expectation, pooling=pooling)
     if pooling is None:

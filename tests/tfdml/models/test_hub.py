@@ -123,6 +123,19 @@ def test_other_image_sizes_resize_the_positions(preset):
     assert added == own.get(family, 0)
 
 
+@pytest.mark.parametrize("side", [28, 42, 56])
+def test_positions_of_another_grid_are_those_of_keras_hub(side, tmp_path):
+    network = FAMILIES["dinov2"][0]()
+    network.save_to_preset(str(tmp_path))
+    keras_hub.layers.DINOV2ImageConverter(image_size=(SIDE, SIDE)).save_to_preset(str(tmp_path))
+    shape = (side, side, 3)
+    pixels = np.random.default_rng(0).uniform(0, 1, (2, *shape)).astype("float32")
+    embedder = build_embedder(f"hub:{tmp_path}", None, input_shape=shape, normalize=False)
+    expected = models.DINOV2Backbone.from_preset(str(tmp_path), image_shape=shape)
+    found = embedder.predict(pixels, verbose=0)
+    np.testing.assert_allclose(found, expected.predict(pixels, verbose=0)[:, 0], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("pooling", "width"), [("class", 16), ("average", 16), ("gem", 16), ("class+average", 32)]
 )
