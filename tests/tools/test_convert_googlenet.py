@@ -203,8 +203,8 @@ def too_few_weights():
         (b"", "net.caffemodel is not a .caffemodel: it has no layer with weights"),
         (caffemodel(one_layer(), old=True)[:-100], "is not a complete .caffemodel"),
         (too_few_weights(), "layer conv1/7x7_s2 has 12 bytes of weights for shape (64, 3, 7, 7)"),
-        (caffemodel(one_layer()), "net.caffemodel', missing=['conv2__3x3_reduce/kernel"),
-        (caffemodel(one_layer("conv9")), "unknown=['conv9/kernel', 'conv9/bias']"),
+        (caffemodel(one_layer()), "net.caffemodel', differ=['conv2__3x3_reduce/kernel"),
+        (caffemodel(one_layer("conv9")), "differ=['conv1__7x7_s2/kernel"),
         (caffemodel(one_layer(biases=2)), "layer conv1/7x7_s2 must have only a kernel and a bias"),
         (
             caffemodel(one_layer(kernel=(64, 3))),

@@ -8,11 +8,12 @@ from tfdml.losses.index import LOSSES, REGULARIZERS
 CLASSES = {
     "layers": (
         *("ClassProxies", "ClassSampler", "DensityTargets", "Draws", "Dropout", "EmbeddingMemory"),
-        *("FusedBatchNormalization", "GroupedConv2D", "LocalResponseNormalization"),
-        *("MirrorAverage", "PDDM", "UnitLength"),
+        *("FusedBatchNormalization", "GeneralizedMean", "GroupedConv2D"),
+        *("LocalResponseNormalization", "MirrorAverage", "PDDM", "UnitLength"),
     ),
     "losses": sorted({*LOSSES.values(), *REGULARIZERS.values()}),
     "models": ("EmbeddingModel",),
+    "models.hub": ("PartlyFrozen",),
     "optimizers": ("Adam", "SGD"),
 }
 
