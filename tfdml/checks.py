@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import importlib.util
 import json
 import math
 import numbers
@@ -10,6 +11,7 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
+_BACKENDS = ("tensorflow", "jax", "torch")
 _OF_KERAS = {
     "floatx": ("float32", "float64"),
     "image_data_format": ("channels_last",),
@@ -138,6 +140,10 @@ def check_keras(*names):
 
     Those of `keras_setting`; all that programs need if none is given.
     """
+    backend, _ = keras_setting("backend")
+    there = names or (backend in _BACKENDS and importlib.util.find_spec(backend))
+    expected = "`backend` of Keras must be tensorflow, jax or torch, and installed"
+    check(there, expected, backend=backend)
     for name in names or ("floatx", "image_data_format"):
         value, place = keras_setting(name)
         expected = f"`{name}` of Keras must be {_OF_KERAS[name][0]}; it is set in {place}"

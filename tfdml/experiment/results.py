@@ -41,7 +41,9 @@ def write(path, lines):
     table = csv.DictWriter(text, names, lineterminator="\n")
     table.writeheader()
     for line in lines:
-        table.writerow({n: round(x, 6) if isinstance(x, float) else x for n, x in line.items()})
+        table.writerow(
+            {n: float(f"{x:.6g}") if isinstance(x, float) else x for n, x in line.items()}
+        )
     write_text(path, text.getvalue())
 
 

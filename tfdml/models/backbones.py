@@ -63,8 +63,9 @@ def how_to_convert(backbone):
     )
 
 
-def check_colour(image_shape, weights):
+def check_colour(image_shape, weights, backbone=""):
     """Rejects images without 3 channels where there are pretrained weights."""
     expectation = "pretrained weights require images of 3 channels"
-    channels = image_shape[-1]
-    check(weights is None or channels == 3, expectation, weights=weights, channels=channels)
+    channels, given = image_shape[-1], {"backbone": backbone} if backbone else {}
+    fits = channels == 3 or not is_pretrained(backbone, weights)
+    check(fits, expectation, weights=weights, channels=channels, **given)

@@ -2,13 +2,15 @@
 
 import importlib
 import math
-from typing import Any
+import os
+import sys
 
 import keras
 from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GeneralizedMean
+from tfdml.models.backbones import check_colour
 
 _MASK = "mask_token"  # of training on masked images
 _SIZES = ("image_shape", "input_shape", "position_embedding_shape")
@@ -59,10 +61,11 @@ def named_features(backbone, inputs, pooling=None):
     kind, _, name = backbone.partition(":")
     shape = tuple(inputs.shape[1:])
     if kind == "hub":
+        check_colour(shape, None, backbone)
         network, scale, offset = _preset(name, shape)
         x = layers.Rescaling(scale, offset, name="preset_colours")(inputs)
     else:
-        network = _function(kind, name)(shape)
+        network = _called(kind, name, shape)
         is_model = isinstance(network, keras.Model)
         check(is_model, f"`{backbone}` must return a keras.Model", type=type(network).__name__)
         x = inputs
@@ -76,13 +79,21 @@ def named_features(backbone, inputs, pooling=None):
 
 def preset_image_size(preset):
     """Side in pixels of the images of a preset, as its image converter has it."""
-    return int(_loaded("layers", "ImageConverter", preset).image_size[0])
+    sides = {*(_loaded("layers", "ImageConverter", preset).image_size or ())}
+    expectation = f"hub:{preset} states no size of square images: give `image_size`"
+    check(len(sides) == 1, expectation, sides=sorted(sides))
+    return int(sides.pop())
 
 
-def _function(module, name):
-    found: Any = getattr(importlib.import_module(module), name, None)
-    check(callable(found), f"module {module!r} has no such function", function=name)
-    return found
+def _called(module, name, shape):
+    """What a function returns for the shape of images; modules of this folder are found too."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)(shape)
+    except Exception as error:
+        what = f"`backbone` must be module:function, called with (height, width, channels) {shape}"
+        raise ValueError(f"{what}. {module}:{name} failed: {error}") from error
 
 
 def _preset(preset, shape):

@@ -47,7 +47,8 @@ def main(arguments=None):
             print(f"Run: {run.folder}   Model: {version}")
             return
         run.keep_model()
-    end_on_tensorflow(recipe.run)
+        run.held.close()  # for the process that goes on
+        end_on_tensorflow(recipe.run)
 
 
 def end_on_tensorflow(name):

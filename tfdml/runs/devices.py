@@ -65,14 +65,14 @@ class Devices:
         check(known, expectation, devices=text)
         return Devices(text)
 
-    def check_backend(self):
-        """Raises a ValueError for several devices on another backend of Keras than TensorFlow."""
+    def check_backend(self, micro_batch):
+        """Raises a ValueError for what other backends of Keras than TensorFlow cannot do."""
         backend, _ = keras_setting("backend")
         expectation = (
-            "several devices need the TensorFlow backend of Keras; on JAX, `keras.distribution` "
-            "divides the batches of a `fit` of your own"
+            "several devices and `micro_batch` need the TensorFlow backend of Keras; on JAX, "
+            "`keras.distribution` divides the batches of a `fit` of your own"
         )
-        one = self.text is None and not self.addresses
+        one = self.text is None and not self.addresses and micro_batch is None
         check(one or backend == "tensorflow", expectation, backend=backend)
 
     def start(self):

@@ -202,8 +202,8 @@ def copy_weights(recipe, embedder):
     size = "×".join(map(str, source.input_shape[1:]))
     expectation = (
         "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels, "
-        "of a small_cnn or several levels also `image_size`, of several levels also `pooling` and "
-        "the same levels without `dropout`; "
+        "of a small_cnn, a preset with patches or several levels also `image_size`, of several "
+        "levels also `pooling` and the same levels without `dropout`; "
         f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)

@@ -70,8 +70,9 @@ def check_model(recipe):
 
 def _check_weights(recipe):
     """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
-    none = "`weights` must be null for small_cnn, which has no pretrained ones"
-    recipe.check(recipe.weights is None or recipe.backbone != "small_cnn", none)
+    none = "`weights` must be null for small_cnn, which has none, and for presets and functions"
+    others = recipe.backbone != "small_cnn" and ":" not in recipe.backbone
+    recipe.check(recipe.weights is None or others, none)
     hint = how_to_convert(recipe.backbone)  # of backbones without weights in Keras
     named = None if hint else "imagenet"
     recipe.check(
@@ -160,7 +161,7 @@ def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
     writes = kept and devices.is_chief
     with contextlib.ExitStack() as held:
         check_keras()
-        devices.check_backend()
+        devices.check_backend(recipe.micro_batch)
         if writes:
             check_writable(folder, SAVED_MODELS / recipe.run)
             if resume:
@@ -180,6 +181,8 @@ def prepare(recipe, devices=None, *, resume=False, images=None, kept=False):
         if resume and writes:
             folders.check_same_images(folder, images.train.names, images.counts)
         recipe, reasons = recipe.completed(images.train.num_classes)
+        if ":" in recipe.backbone:  # a run that goes on needs no preset for it
+            recipe = dataclasses.replace(recipe, image_size=images.dataset.image_size[0])
         for name, reason in reasons.items():
             print(f"--{name} {reason}")
         devices.check(recipe)

@@ -218,11 +218,12 @@ class Recipe(Settings):
     def completed(self, num_classes):
         """The recipe with a number for every setting that was not given, and {name: reason}."""
         start = "for a network that starts at random"
-        if self.is_pretrained:
+        pretrained = self.is_pretrained and not self.init_from
+        if pretrained:
             start = "on top of pretrained weights"
         elif self.init_from:
             start = f"for a network that starts from {self.init_from}"
-        rate = (1e-4 if self.is_pretrained or self.init_from else 1e-3, start)
+        rate = (1e-4 if pretrained or self.init_from else 1e-3, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
         classes, reason = USUAL_CLASSES, "the default"
@@ -232,11 +233,11 @@ class Recipe(Settings):
             classes, reason = classes - left, f"{self.super_classes} super-classes must divide it"
         defaults = {
             "learning_rate": rate,
-            "head_multiplier": (10.0 if self.is_pretrained else 1.0, start),
+            "head_multiplier": (10.0 if pretrained else 1.0, start),
             "classes_per_batch": (classes, reason),
         }
         if self.steps:  # else a run that goes on decides
-            head_steps = min(100, self.steps // 10) if self.is_pretrained else 0
+            head_steps = min(100, self.steps // 10) if pretrained else 0
             defaults["head_steps"] = (head_steps, start)
         filled = {name: entry for name, entry in defaults.items() if getattr(self, name) is None}
         values = {name: value for name, (value, _) in filled.items()}

@@ -62,7 +62,7 @@ def _preprocessed(recipe, dataset):
     # Its crop takes the place of the dataset's, unless the recipe asks for one.
     crop = {"crop": 1.0} if preprocessing.takes_crops else {}
     augmentation = dataset.augmentation.changed(**crop | recipe.augmentation)
-    check_colour(image_size, recipe.weights)
+    check_colour(image_size, recipe.weights, recipe.backbone)
     preprocessing.check_sizes(image_size, augmentation)
     export_options(recipe.export_options).check_size(image_size)
     own = {"image_size": image_size, "preprocessing": preprocessing, "augmentation": augmentation}

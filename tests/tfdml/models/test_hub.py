@@ -182,5 +182,5 @@ def test_a_function_gives_the_backbone(monkeypatch, tmp_path, images):
     monkeypatch.syspath_prepend(tmp_path)
     embedder = build_embedder("own_backbones:small", 4, input_shape=SHAPE)
     assert embedder.predict(images, verbose=0).shape == (6, 4)
-    with pytest.raises(ValueError, match="has no such function"):
+    with pytest.raises(ValueError, match="has no attribute"):
         build_embedder("own_backbones:large", input_shape=SHAPE)

@@ -56,7 +56,11 @@ def read_embeddings(path):
             check(valid, f"`{name}` of {path} must be {what}, one for each row", **received)
     queries = arrays.get("queries", np.arange(len(rows)) < 1)
     valid = queries.any() and (len(rows) == 1 or not queries.all())
-    check(valid, f"`queries` of {path} must be true for some rows and false for others")
+    expected = f"`queries` of {path} must be true for some rows and false for others"
+    check(valid, expected, rows=len(rows), true=int(queries.sum()))
+    classes = len(np.unique(arrays["labels"]))
+    expected = f"`labels` of {path} must be of 2 classes or more: in one, all rows are right"
+    check(classes > 1, expected, classes=classes)
     return Stored(**arrays)
 
 
