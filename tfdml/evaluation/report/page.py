@@ -22,6 +22,7 @@ from tfdml.files import replacing
 _MOST_BYTES = 10**7  # of the page, which determine the size of its pictures
 _CURVE = 100  # largest K of the recall curve
 _BYTES_OF_PLACE = 11  # 8 bytes as base64
+_ITERATIONS = 500  # of the map, which hardly changes after them
 _MOST_ROWS = 2000  # a map of so many takes seconds
 _FEWEST_ROWS = 5
 _JITTER = 1e-6  # of the largest difference: equal rows do not hide each other
@@ -119,7 +120,8 @@ def planar_map(embeddings, seed=0):
     perplexity = min(30, (len(rows) - 1) / 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(drawn)
+        options = {"init": "pca", "max_iter": _ITERATIONS, "random_state": seed}
+        places = TSNE(perplexity=perplexity, **options).fit_transform(drawn)
     low, high = places.min(axis=0).astype(np.float64), places.max(axis=0)
     places = places - (low + high) / 2
     return rows, 0.5 + places / ((high - low).max() or 1.0)

@@ -80,7 +80,7 @@ def _cell(picture, shape):
     # With a transparent border of one pixel, as browsers blend adjacent cells when scaling.
     (width, height), cell = shape, Image.new("RGBA", shape)
     inside = width - 2, height - 2
-    picture = ImageOps.contain(picture.convert("RGB"), inside, Image.Resampling.LANCZOS)
+    picture = ImageOps.contain(picture.convert("RGB"), inside, Image.Resampling.HAMMING)
     cell.paste(picture, ((width - picture.width) // 2, (height - picture.height) // 2))
     return cell
 
