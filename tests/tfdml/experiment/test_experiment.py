@@ -191,6 +191,24 @@ def test_folds_are_of_disjoint_classes_and_leave_the_test_alone(monkeypatch):
     assert validated == known
 
 
+@pytest.mark.slow  # the tests above go the same way, without training
+def test_test_classes_are_not_looked_at_before_the_last_phase(run, monkeypatch, table):
+    seen, scored = [], pipelines.Dataset.scored
+    monkeypatch.setattr(
+        pipelines.Dataset, "scored", lambda dataset: seen.append("test") or scored(dataset)
+    )
+    validated = trainings._validated
+    monkeypatch.setattr(
+        trainings, "_validated", lambda *given: seen.append("search") or validated(*given)
+    )
+    result = run("--row", "triplet", "--set", "search.trials=2", "seeds=[0]")
+    assert result.code == 0, result.err
+    assert seen[:4] == ["search"] * 4
+    assert set(seen[4:]) == {"test"}
+    [line] = [line for line in lines_of(table.parent) if line["classes"] == "test"]
+    assert float(line["recall@1"]) > 0
+
+
 @pytest.mark.slow  # above it is stopped without processes
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_experiment_goes_on_to_the_same_results(table, tmp_path):
