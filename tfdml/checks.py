@@ -124,10 +124,12 @@ def keras_setting(name):
     home = os.path.expanduser("~")
     home = os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     file = os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", home), "keras.json"))
-    value, place = _OF_KERAS[name][0], file
+    settings = {}
     # Without the file, or if it is broken, Keras has its defaults.
     with contextlib.suppress(FileNotFoundError, ValueError):
-        value = json.loads(pathlib.Path(file).read_text("utf-8")).get(name, value)
+        settings = json.loads(pathlib.Path(file).read_text("utf-8"))
+    check(isinstance(settings, dict), f"{file} must be of the form {{name: value}}", file=settings)
+    value, place = settings.get(name, _OF_KERAS[name][0]), file
     if name == "backend" and os.environ.get("KERAS_BACKEND"):
         value, place = os.environ["KERAS_BACKEND"], "the variable KERAS_BACKEND"
     if keras := sys.modules.get("keras"):
@@ -140,10 +142,11 @@ def check_keras(*names):
 
     Those of `keras_setting`; all that programs need if none is given.
     """
-    backend, _ = keras_setting("backend")
-    there = names or (backend in _BACKENDS and importlib.util.find_spec(backend))
-    expected = "`backend` of Keras must be tensorflow, jax or torch, and installed"
-    check(there, expected, backend=backend)
+    if not names:
+        backend, _ = keras_setting("backend")
+        there = backend in _BACKENDS and importlib.util.find_spec(backend)
+        expected = "`backend` of Keras must be tensorflow, jax or torch, and installed"
+        check(there, expected, backend=backend)
     for name in names or ("floatx", "image_data_format"):
         value, place = keras_setting(name)
         expected = f"`{name}` of Keras must be {_OF_KERAS[name][0]}; it is set in {place}"

@@ -35,6 +35,7 @@ def settings(tmp_path, monkeypatch):
         ({"floatx": "float16"}, ["`floatx`", "must be float32", "floatx='float16'"]),
         ({"floatx": "bfloat16"}, ["`floatx`", "must be float32", "floatx='bfloat16'"]),
         ({"backend": "jax"}, ["`backend`", "must be tensorflow", "backend='jax'"]),
+        ([], ["must be of the form {name: value}"]),
     ],
 )
 def test_a_setting_of_keras_that_cannot_be_is_named_with_its_file(content, words, settings):
@@ -42,6 +43,13 @@ def test_a_setting_of_keras_that_cannot_be_is_named_with_its_file(content, words
     with pytest.raises(ValueError, match=r"^[^\n]*$") as error:
         check_keras("floatx", "image_data_format", "backend")
     assert [word for word in [path, *words] if word not in str(error.value)] == []
+
+
+def test_a_backend_that_there_is_not_is_named(settings, monkeypatch):
+    settings({})
+    monkeypatch.setenv("KERAS_BACKEND", "caffe")
+    with pytest.raises(ValueError, match=r"jax or torch, and installed. Received: backend='caffe'"):
+        check_keras()
 
 
 @pytest.mark.parametrize("content", [None, "", "{", {}, {"floatx": "float64"}])

@@ -73,8 +73,8 @@ def page(records):
     lines = [
         "## Evaluation",
         "",
-        "Every row is a query in all others. The rows are float32; with tfdml, distances that",
-        "float32 cannot tell apart count against the query. `k` of pytorch-metric-learning is 1",
+        "Every row is a query in all others. The rows are float32; tfdml counts distances within",
+        "its rounding errors against the query. `k` of pytorch-metric-learning is 1",
         "for Recall@1, `None` for what needs the whole ranking, else the size of the largest",
         "class. `faiss` is an exact search by it with Recall@K in NumPy.",
         "",
