@@ -219,6 +219,7 @@ class EmbeddingModel(Base):
                 layers=[layer.name for layer in self.loss.layers],
             )
             weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
+            self._compile_loss.built = True  # or Keras builds the model at every `train_on_batch`
             penalty = share_of_replica(sum(self.losses))
             loss = self.loss(y, y_pred, training=training, **weighted) + penalty
             if self.loss.traits.compares_rows:
