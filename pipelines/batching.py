@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from pipelines.decoded import DecodedImages
 from pipelines.loading import Reader, on_all_cores, rows_of, suited, with_contents
 from pipelines.pair_sampler import Pairs
 from pipelines.samplers import Balanced, Groups, Mixed, Shuffled, WholeClasses
@@ -11,7 +12,7 @@ _RECORDS = 64  # read at once in evaluation
 
 
 @tf.autograph.experimental.do_not_convert
-def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
+def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1), kept_bytes=0):
     """Endless batches of the rows that a sampler chooses, each a function of (seed, step) alone.
 
     Args:
@@ -30,6 +31,8 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
             `keras.callbacks.BackupAndRestore` resumes.
         part: (i, n) for the rows of the i-th of n equal parts of every batch, for a worker of
             several; other rows are not read. n must divide the batch.
+        kept_bytes: Memory for decoded images of separate files, so that each that fits is decoded
+            once. The batches are the same.
 
     Returns:
         `tf.data.Dataset` of `(images, labels)`: (m, height, width, channels) float32 in [0, 255]
@@ -51,6 +54,10 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
     own = slice(index * batch // parts, (index + 1) * batch // parts)
     with tf.device("CPU:0"):  # else a GPU would hold all rows
         tables = tf.nest.map_structure(tf.constant, (rows_of(split), split.labels))
+    image = reader.image
+    if kept_bytes and isinstance(reader, Reader) and split.holds_paths and not split.holds_records:
+        image = DecodedImages(reader, kept_bytes).image
+        tables[0]["number"] = tf.range(len(split.labels))
 
     def gather(step):
         indices = tf.cast(sampler.indices(split, seed, step), tf.int64)
@@ -77,7 +84,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1)):
             rows = rows.map(lambda rows, *rest: (with_contents(rows), *rest), tf.data.AUTOTUNE)
         if reader.reads_each(split):
             each = rows.unbatch().map(
-                lambda row, label, draws, *kept: (reader.image(row, draws), label, draws, *kept),
+                lambda row, label, draws, *kept: (image(row, draws), label, draws, *kept),
                 num_parallel_calls=tf.data.AUTOTUNE,
             )
             rows = each.batch(batch // parts, drop_remainder=True)

@@ -12,6 +12,7 @@ from tfdml.evaluation import recall_at_k
 from tfdml.evaluation.inputs import class_ids, neighbour_counts
 from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.files import replacing, shortened
+from tfdml.models.pair_warnings import WarnWithoutPairs
 from tfdml.quiet import progress
 
 
@@ -43,8 +44,23 @@ class Checkpoint(keras.callbacks.Callback):
             self.model.save(unfinished)
 
 
+class WithoutWaiting(keras.callbacks.CallbackList):
+    """Calls callbacks after each batch with its logs as tensors, which may not be computed yet.
+
+    Differs from Keras, which waits for them, while a GPU has nothing to do. It also warns of
+    batches without pairs, as `EmbeddingModel.fit` does.
+    """
+
+    def __init__(self, callbacks, **options):
+        super().__init__([*callbacks, WarnWithoutPairs()], add_history=True, **options)
+
+    def on_train_batch_end(self, batch, logs=None):
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs)
+
+
 def _updates(model):
-    """The number of updates of a model so far."""
+    """The number of updates of a model so far; waits for the last step."""
     if hasattr(model, "jax_state_sync"):
         model.jax_state_sync()  # within an epoch JAX has variables of its own
     return int(model.optimizer.iterations)
@@ -53,9 +69,10 @@ def _updates(model):
 class StopOnNaN(keras.callbacks.Callback):
     """Raises a FloatingPointError with the step and the cause when training has diverged.
 
-    It checks the loss after every step and the weights after every epoch; put it before callbacks
-    that save or score the model. Differs from `keras.callbacks.TerminateOnNaN`, which gives no
-    cause and lets `fit` go on to evaluate and save the broken model.
+    It checks the loss after every tenth step, as it waits for it, and the weights after every
+    epoch; put it before callbacks that save or score the model. Differs from
+    `keras.callbacks.TerminateOnNaN`, which gives no cause and lets `fit` go on to evaluate and save
+    the broken model.
     """
 
     def on_train_begin(self, logs=None):
@@ -63,14 +80,16 @@ class StopOnNaN(keras.callbacks.Callback):
         self._was_finite = _updates(self.model) > 0
 
     def on_train_batch_end(self, batch, logs):
-        if np.isfinite(logs["loss"]):
+        if batch % 10:  # the mean of an epoch stays NaN
+            return
+        if np.isfinite(float(logs["loss"])):
             self._was_finite = True
             return
         cause = "the loss was never finite: check the images and the options of the loss"
         num_classes = getattr(self.model.loss, "num_classes", None)
         if num_classes is not None:
             cause += f", and that labels are from 0 to {num_classes - 1}, as its num_classes says"
-        self._stop(f"loss {logs['loss']}", None if self._was_finite else cause)
+        self._stop(f"loss {float(logs['loss'])}", None if self._was_finite else cause)
 
     def on_epoch_end(self, epoch, logs=None):
         for variable in self.model.trainable_variables:
@@ -99,9 +118,14 @@ class StopAt(keras.callbacks.Callback):
         super().__init__()
         self.step = step
 
+    def on_train_begin(self, logs=None):
+        self._left = self.step - _updates(self.model)
+
     def on_train_batch_end(self, batch, logs=None):
-        if _updates(self.model) >= self.step:
-            self.model.stop_training = True
+        self._left -= self.model.steps_per_execution  # at most
+        if self._left <= 0:
+            self._left = self.step - _updates(self.model)
+            self.model.stop_training |= self._left <= 0
 
 
 class ProgressBar(keras.callbacks.Callback):
@@ -121,14 +145,20 @@ class ProgressBar(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         done = _updates(self.model)
         self._bar = progress("Training", total=self.steps, unit="step", done=done)
-        self._scores = {}
+        self._scores, self._shown = {}, 0.0
 
     def on_train_batch_end(self, batch, logs):
-        shown = {"loss": f"{logs['loss']:.4f}", **self._scores}
+        if time.perf_counter() - self._shown > 0.2:
+            self._show(logs)
+
+    def _show(self, logs):
+        shown = {"loss": f"{float(logs['loss']):.4f}", **self._scores}
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update(_updates(self.model) - self._bar.n)
+        self._shown = time.perf_counter()
 
     def on_epoch_end(self, epoch, logs):
+        self._show(logs)
         self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}
 
     def on_train_end(self, logs=None):
@@ -155,7 +185,7 @@ class ProgressLines(keras.callbacks.Callback):
         if 10 * self._step // self.steps > 10 * last // self.steps:
             speed = (self._step - self._printed) / (time.perf_counter() - self._began)
             done = f"step {self._step:,} of {self.steps:,}"
-            print(f"{done}   loss {logs['loss']:.4f}   {speed:.1f} steps/s", flush=True)
+            print(f"{done}   loss {float(logs['loss']):.4f}   {speed:.1f} steps/s", flush=True)
             self._printed, self._began = self._step, time.perf_counter()
 
 

@@ -114,7 +114,7 @@ def check_image_size(of="", /, **values):
 
 def check_fits(needed, what, **received):
     """Checks that `needed` bytes fit in the memory of this machine, or of its container."""
-    memory = _memory()
+    memory = total_memory()
     expectation = f"{what} must fit in the memory, {memory / 1e9:,.1f} GB"
     check(needed <= memory, expectation, **received, needed=f"{needed / 1e9:,.1f} GB")
 
@@ -187,7 +187,7 @@ def _check_each(values, holds, expectation):
     return [*map(float, values.values())]
 
 
-def _memory():
+def total_memory():
     """Bytes of memory; infinite if the system does not state them."""
     sizes = [math.inf]
     if hasattr(os, "sysconf"):  # not on Windows

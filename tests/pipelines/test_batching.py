@@ -18,6 +18,7 @@ from pipelines import (
     HardNeighbours,
     Mixed,
     Pairs,
+    Preprocessing,
     Reader,
     Shuffled,
     Split,
@@ -57,6 +58,22 @@ BUILDERS = {  # with the sampler of each
         Pairs(10),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [((Preprocessing(warp_size=9, trim_white=True), Augmentation()), 243), ((None, TURNED), 360)],
+)
+def test_images_are_kept_decoded_as_far_as_they_fit(options, size, path_split):
+    reader, sampler = Reader((8, 8, 3), *options), Balanced(10, 4)  # all images
+    expected = [images for images, _ in batches(path_split, sampler, reader).take(3)]
+    half = batches(path_split, sampler, reader, kept_bytes=20 * size).take(3)
+    np.testing.assert_array_equal([images for images, _ in half], expected)
+    found = iter(batches(path_split, sampler, reader, kept_bytes=40 * size))
+    for number, images in enumerate(expected):
+        np.testing.assert_array_equal(next(found)[0], images)
+        for path in [] if number else path_split.images:
+            os.remove(path)
 
 
 def builders(*fast):

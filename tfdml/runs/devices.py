@@ -9,6 +9,7 @@ import re
 import sys
 from typing import Any
 
+import tfdml
 from tfdml import runs
 from tfdml.checks import check, keras_setting
 from tfdml.command_line import program_name
@@ -100,9 +101,12 @@ class Devices:
         check(batch % self.replicas == 0, expectation, batch=batch, devices=self.replicas)
 
     def fit(self, model, batches, **options):
-        """As `EmbeddingModel.fit`, on these devices, without a bar; every worker must call it."""
+        """As `EmbeddingModel.fit`, on these devices; every worker must call it."""
         if self.replicas == 1:
-            model.fit(batches, verbose=0, **options)  # a bar counts the steps of one epoch
+            callbacks = options.pop("callbacks")
+            known = {"epochs": options["epochs"], "steps": options["steps_per_epoch"]}
+            watching = tfdml.callbacks.WithoutWaiting(callbacks, model=model, **known)
+            model.fit(batches, callbacks=watching, **options)
         else:
             runs.fit_replicas(model, self.strategy, batches, **options)
 

@@ -94,6 +94,8 @@ class Recipe(Settings):
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.
+        cache: `auto` keeps decoded training images in a quarter of the memory at most, so that each
+            is decoded once; `off` keeps none. The batches are the same.
         precision: `float32`, or `mixed_bfloat16` or `mixed_float16`: layers of the backbone compute
             in 16 bits in training; weights, embedding, loss, scores and export stay float32. Pays
             on GPUs, and as `mixed_bfloat16` on CPUs with AVX512_BF16. With `mixed_float16`, steps
@@ -166,6 +168,7 @@ class Recipe(Settings):
         "balanced"
     )
     sampler_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cache: Literal["auto", "off"] = "auto"
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: Positive | None = None

@@ -1,7 +1,10 @@
 """The batches of a run: of images to train on, and of images to score."""
 
+import math
+
 import pipelines
 import tfdml
+from tfdml.checks import total_memory
 from tfdml.serving.bounded_batches import fitting_batch_size
 
 
@@ -25,7 +28,9 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         "pairs": lambda: pipelines.Pairs(batch, **options | {"hard_neighbours": neighbours}),
     }[recipe.sampler]()
     reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
-    return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part), callbacks
+    kept = total_memory() / 4 if recipe.cache == "auto" else 0
+    kept = kept if math.isfinite(kept) else 0  # of systems that do not state it
+    return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part, kept), callbacks
 
 
 def images_to_score(split, dataset):

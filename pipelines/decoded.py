@@ -1,0 +1,49 @@
+"""Decoded images in memory, so that a training decodes each of them once."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from pipelines.loading import read
+from pipelines.transforms import warp
+
+
+class DecodedImages:
+    """Makes rows images as a `Reader` does in training; keeps them as they are before their crop.
+
+    As many as fit into `limit` bytes are kept, by the "number" of their row.
+    """
+
+    def __init__(self, reader, limit):
+        self._reader, self._left, self._images = reader, limit, {}
+        self._after = dataclasses.replace(
+            reader, preprocessing=reader.preprocessing.after_warp(reader.preprocessing)
+        )
+
+    def image(self, row, draws):
+        """The image of a row, by its part of the draws of a batch."""
+        number, channels = row["number"], self._reader.image_size[2]
+        kept = tf.numpy_function(self._get, [number, channels], tf.uint8)
+        pixels = tf.cond(
+            tf.size(kept) > 0,
+            lambda: kept,
+            lambda: tf.numpy_function(self._keep, [number, self._decoded(row)], tf.uint8),
+        )
+        return self._after.image({"pixels": tf.ensure_shape(pixels, (None, None, channels))}, draws)
+
+    def _decoded(self, row):
+        size, preprocessing = self._reader.image_size, self._reader.preprocessing
+        image = read(row, size[2])
+        if self._reader.augmentation.crops or not preprocessing.takes_crops:
+            return image
+        return warp(image, preprocessing.size_of_warp(size), preprocessing)
+
+    def _get(self, number, channels):
+        return self._images.get(int(number), np.zeros((0, 0, channels), np.uint8))
+
+    def _keep(self, number, image):
+        if self._left >= image.nbytes and int(number) not in self._images:
+            self._left -= image.nbytes
+            self._images[int(number)] = image.copy()
+        return image
