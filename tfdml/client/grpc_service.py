@@ -56,7 +56,7 @@ class GrpcService(Service):
 
     def __init__(self, target, *, timeout, headers, tls, retries=0):
         super().__init__(timeout, retries)
-        self._headers = [(name.lower(), text) for name, text in headers.items()]
+        self._headers = tuple((name.lower(), text) for name, text in headers.items())
         if tls is None:
             self._channel = grpc.insecure_channel(target, _OPTIONS)
         else:

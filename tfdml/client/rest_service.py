@@ -8,6 +8,7 @@ from time import monotonic
 
 import numpy as np
 import urllib3
+import urllib3.util
 
 from tfdml.checks import check_type
 from tfdml.client.service import Service, ServingError, metadata_in, versions_in
