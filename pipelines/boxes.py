@@ -1,6 +1,5 @@
 """Bounding boxes: reads them from a file and checks that they lie inside their images."""
 
-import csv
 import dataclasses
 import os
 import pathlib
@@ -8,7 +7,7 @@ import pathlib
 import numpy as np
 
 from tfdml.checks import Bare, check
-from tfdml.files import identity
+from tfdml.files import identity, read_table
 from tfdml.images.image_headers import excess_pixels, open_image
 from tfdml.quiet import progress
 
@@ -22,20 +21,6 @@ def box_of(cells, where):
         expected = f"{where}: a box must be four integers x1,y1,x2,y2, 0 <= x1 < x2, 0 <= y1 < y2"
         raise ValueError(f"{expected}. Received: {','.join(cells)!r}")
     return tuple(edges)
-
-
-def read_table(path):
-    """The names of the columns of a CSV file, and pairs of its place and the cells of each line."""
-    with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
-        lines, rows = csv.reader(file, strict=True), []
-        try:
-            for cells in lines:
-                if cells:
-                    place = f"{path}, line {lines.line_num}"
-                    rows.append((place, [cell.strip() for cell in cells]))
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
-    return (rows[0][1] if rows else []), rows[1:]
 
 
 def with_boxes(dataset, path, data_dir):

@@ -1,7 +1,6 @@
 """What is an error, or with `skip_invalid` left out with a warning."""
 
-import sys
-import warnings
+from tfdml.quiet import warn
 
 
 class Invalid(UserWarning):
@@ -24,14 +23,6 @@ def leave_out(what, items, skip_invalid, error: type[Exception] = ValueError, wh
         raise error(f"{sentence}{where}. {advice} --skip_invalid true")
     if items:
         warn(Invalid(f"left out {sentence}", what, items))
-
-
-def warn(warning):
-    """Warns of the line outside of this package, and of TensorFlow, that led here."""
-    level = 1
-    while sys._getframe(level).f_globals["__name__"].split(".")[0] in ("pipelines", "tensorflow"):
-        level += 1
-    warnings.warn(warning, stacklevel=level + 1)
 
 
 def first_five(items):

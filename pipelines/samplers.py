@@ -6,8 +6,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from pipelines.invalid import warn
 from tfdml.checks import check, check_bool, check_integer
+from tfdml.quiet import warn
 
 _PURPOSES = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
 _PURPOSES += ("symmetry",)

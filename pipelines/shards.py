@@ -1,6 +1,5 @@
 """Writes a cache: the images of a dataset, resized, in a few TFRecord files."""
 
-import contextlib
 import dataclasses
 import io
 import itertools
@@ -24,6 +23,7 @@ from tfdml.quiet import progress
 
 LARGEST = 4096  # side in pixels
 SHARD_BYTES = 128e6  # approximate size of a file
+AROUND = 16  # bytes of a record: 12 before it, its length and their checksum, and 4 after it
 BYTES_PER_PIXEL = 0.45  # of a JPEG of quality 95; photographs have 0.3 to 0.6
 
 
@@ -65,8 +65,7 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
         lengths = write_shard(path, itertools.islice(contents, len(chosen)))
         shards.append({"name": path.name, "images": len(chosen), "bytes": path.stat().st_size})
         rows["shard"][chosen], rows["length"][chosen] = shard, lengths
-        # A record begins with 12 bytes, its length and their checksum, and ends with 4.
-        rows["offset"][chosen] = np.cumsum(np.add(lengths, 16)) - lengths - 4
+        rows["offset"][chosen] = np.cumsum(np.add(lengths, AROUND)) - lengths - 4
     with replacing(folder / INDEX) as unfinished, open(unfinished, "wb") as file:
         np.savez_compressed(file, **rows)
     manifest = {
@@ -130,15 +129,6 @@ def write_shard(path, contents):
                     lengths.append(len(content))
         except tf.errors.OpError as error:
             raise OSError(f"{path} cannot be written: {error.message}") from error
-        if _lengths(unfinished) != lengths:
+        if unfinished.stat().st_size != sum(lengths) + AROUND * len(lengths):
             raise OSError(f"{path} cannot be written: the disk took only a part of it")
-    return lengths
-
-
-def _lengths(path):
-    """The lengths of the records in a file, up to one that is damaged or missing."""
-    lengths = []
-    with contextlib.suppress(tf.errors.OpError):  # of the checksum of a record, or the file
-        for record in on_all_cores(tf.data.TFRecordDataset(str(path))).as_numpy_iterator():
-            lengths.append(len(record))
     return lengths

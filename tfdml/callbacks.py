@@ -238,14 +238,7 @@ class LossLogs(keras.callbacks.Callback):
 
     An array, such as the targets of density, is logged by its mean, lowest and highest value. Put
     it before callbacks that write the logs.
-
-    Args:
-        log_dir: TensorBoard folder for histograms of the arrays; None for no histograms.
     """
-
-    def __init__(self, log_dir=None):
-        super().__init__()
-        self.log_dir, self._writer = log_dir, None
 
     def on_train_begin(self, logs=None):
         self._learned()  # some log what changed since the last call
@@ -260,21 +253,6 @@ class LossLogs(keras.callbacks.Callback):
                 continue
             kinds = {"mean": np.mean(value), "lowest": np.min(value), "highest": np.max(value)}
             logs.update({f"{name}_{kind}": float(number) for kind, number in kinds.items()})
-            if self.log_dir is not None:
-                self._write_histogram(name, value, epoch)
-
-    def _write_histogram(self, name, values, epoch):
-        import tensorflow as tf
-
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.log_dir))
-        with self._writer.as_default():
-            tf.summary.histogram(name, values, step=epoch)
-
-    def on_train_end(self, logs=None):
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
 
 
 class EmbeddingDrift(keras.callbacks.Callback):

@@ -1,6 +1,7 @@
 """Names and identity of files, their atomic replacement, locks of folders, files of settings."""
 
 import contextlib
+import csv
 import errno
 import filecmp
 import hashlib
@@ -111,6 +112,20 @@ def write_text(path, text):
     """Writes a file in one step: a crash leaves the one before or the new one, never a half."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def read_table(path):
+    """The names of the columns of a CSV file, and pairs of its place and the cells of each line."""
+    with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
+        lines, rows = csv.reader(file, strict=True), []
+        try:
+            for cells in lines:
+                if cells:
+                    place = f"{path}, line {lines.line_num}"
+                    rows.append((place, [cell.strip() for cell in cells]))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} must be a CSV file in UTF-8 ({error})") from error
+    return (rows[0][1] if rows else []), rows[1:]
 
 
 def read_settings(path):

@@ -6,10 +6,13 @@ import io
 import os
 import select
 import sys
+import warnings
 
 from tqdm import tqdm
 
 from tfdml.checks import keras_setting
+
+_INSIDE = ("tfdml", "pipelines", "tensorflow")  # packages between a call and its warnings
 
 
 def keep_printing():
@@ -112,3 +115,11 @@ def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) 
     """
     disable = None if shown else True  # None: unless in a terminal
     return tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
+
+
+def warn(warning):
+    """Warns of the line that called this library, also from a function of `tf.data`."""
+    level = 1
+    while sys._getframe(level).f_globals["__name__"].partition(".")[0] in _INSIDE:
+        level += 1
+    warnings.warn(warning, stacklevel=level + 1)

@@ -14,7 +14,7 @@ from tfdml.files import read_text
 
 FORMAT = 1
 MANIFEST, INDEX = "manifest.json", "index.npz"
-SOURCE = "source"  # in the index, but in those of earlier versions: real paths of the files
+SOURCE = "source"  # in the index: real paths of the files
 WARP = ("warp_size", "keep_aspect", "trim_white")
 AGAIN = "delete the folder, and write the cache again by python -m pipelines.cache"
 
@@ -41,14 +41,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
 
 def sources_of(images):
-    """The real paths of the files that images of a cache, (n,) paths of records, were made of.
-
-    None for a cache of a version that did not keep them.
-    """
+    """The real paths of the files that images of a cache, (n,) paths of records, were made of."""
     folder = pathlib.Path(images[0]).parent
     paths, rows = _read_index(folder, read_manifest(folder))
-    if SOURCE not in rows:
-        return None
     source = dict(zip(paths, rows[SOURCE].tolist(), strict=True))
     return [source[path] for path in images]
 
@@ -82,10 +77,11 @@ def _read_index(folder, manifest):
     try:
         with np.load(path) as index:
             rows = dict(index)
+            check(SOURCE in rows, "it must state the files that it was made of", has=[*rows])
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} is missing: {AGAIN}") from None
     except Exception as error:  # what NumPy raises for a damaged archive has no common class
-        raise ValueError(f"{path} has changed since it was written: {AGAIN}") from error
+        raise ValueError(f"{path} cannot be read ({error}): {AGAIN}") from error
     files = [folder / shard["name"] for shard in manifest["shards"]]
     places = zip(rows["shard"], rows["offset"], rows["length"], strict=True)
     return [f"{files[shard]}:{offset}:{length}" for shard, offset, length in places], rows

@@ -2,10 +2,11 @@ import os
 
 import numpy as np
 
-from pipelines.boxes import EDGES, box_of, read_table
+from pipelines.boxes import EDGES, box_of
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half, numbered
 from tfdml.checks import check
+from tfdml.files import read_table
 from tfdml.images.image_files import shown
 
 COLUMNS = {"path", "label", "split", "super_label", *EDGES}

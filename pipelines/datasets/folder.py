@@ -2,9 +2,10 @@ import numpy as np
 
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
-from pipelines.invalid import first_five, leave_out, warn
+from pipelines.invalid import first_five, leave_out
 from pipelines.preprocessing import Augmentation
 from tfdml.images.image_files import SUFFIXES, class_folders, is_image
+from tfdml.quiet import warn
 
 
 def load(data_dir=None, skip_invalid=False, training=True):

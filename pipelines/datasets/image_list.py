@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from pipelines.boxes import cut_to_images
-from pipelines.invalid import Invalid, leave_out, warn
+from pipelines.invalid import Invalid, leave_out
 from pipelines.preprocessing import Augmentation
 from pipelines.split import Dataset, Split
 from pipelines.unreadable import unreadable
 from tfdml.checks import check
 from tfdml.files import identity
 from tfdml.images.image_files import is_utf8
+from tfdml.quiet import warn
 
 PARTS = ("train", "test", "gallery")  # caches number them in this order
 IMAGE_SIZE = (224, 224, 3)

@@ -127,31 +127,22 @@ def test_a_model_of_several_outputs_is_rejected_as_training_begins(watch, rows):
     assert not steps
 
 
-def test_targets_of_density_are_logged(rows, tmp_path):
+def test_targets_of_density_are_logged(rows):
     model = build()
     model.compile("adam", losses.get("density", num_classes=6, correlation=False))
-    watch = callbacks.LossLogs(tmp_path)
+    watch = callbacks.LossLogs()
     logs = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[watch]).history
     targets = np.asarray(model.loss.layer.targets)
     assert logs["target_mean"][-1] == pytest.approx(targets.mean())
     assert logs["target_lowest"] == [0.5, 0.5]  # of the two classes without rows
     assert logs["target_highest"][-1] == pytest.approx(targets.max())
     assert logs["target_highest"][-1] > logs["target_highest"][0] > 0.5
-    (events,) = tmp_path.iterdir()
-    histograms = [
-        (event.step, tf.make_ndarray(value.tensor))
-        for event in tf.compat.v1.train.summary_iterator(str(events))
-        for value in event.summary.value
-    ]
-    assert [step for step, _ in histograms] == [0, 1]
-    assert all(buckets[:, 2].sum() == 6 for _, buckets in histograms)  # every target is counted
 
 
-def test_a_loss_logs_what_it_learned_by_name(rows, tmp_path):
+def test_a_loss_logs_what_it_learned_by_name(rows):
     model = build()
-    plain = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs(tmp_path)]).history
+    plain = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()]).history
     assert list(plain) == ["loss"]
-    assert not list(tmp_path.iterdir())
     model.loss.logs = lambda: {"scale": np.float32(3.5)}
     logs = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()]).history
     assert logs["scale"] == [3.5]

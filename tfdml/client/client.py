@@ -16,7 +16,7 @@ import urllib3.util
 from tfdml.checks import check, check_integer, check_one_of, check_positive
 from tfdml.client.encoding import ImageError, batches_of, listed, read_images
 from tfdml.client.rest_service import RestService
-from tfdml.client.service import Model, ServingError, limit_of, malformed, well_formed
+from tfdml.client.service import Model, ServingError, malformed, well_formed
 from tfdml.quiet import progress
 
 SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and their default ports
@@ -57,7 +57,8 @@ class Client(contextlib.AbstractContextManager):
         label: Label of the version to use, such as `stable` or `canary`.
         batch_size: Most images of a request; > 0.
         in_flight: Most concurrent requests; > 0.
-        timeout: Seconds that a request may take, with its connection, answer and repetitions; > 0.
+        timeout: Seconds that a request may take, with its connection and repetitions; > 0. By REST
+            an answer that comes in pieces may take as long for each.
         retries: Most repetitions of a request after UNAVAILABLE (for REST: status 503, or a
             connection refused or dropped), after random pauses that end within `timeout`.
         headers: {name: text} to send, as gRPC metadata or HTTP headers.
@@ -133,7 +134,7 @@ class Client(contextlib.AbstractContextManager):
         rows = self._rows(_EMBED, found, count, on_bad_image)
         good = next((row for row in rows if row is not None), None)
         if good is None:
-            return np.full((len(rows), self._dim(len(rows))), np.nan, np.float32)
+            return np.full((len(rows), self._dim()), np.nan, np.float32)
         dims = sorted({len(row) for row in rows if row is not None})
         if len(dims) > 1:
             raise malformed("embeddings of one length for all images", dims)
@@ -266,14 +267,12 @@ class Client(contextlib.AbstractContextManager):
             expected = f"{name} is a float array and must have the input size of the model: {size}"
             check(shape == size, expected, shape=shape)
 
-    def _dim(self, count):
+    def _dim(self):
         """Length of the embeddings, as the server states it."""
         signature = self._signature(self._model, "serving_default")
         with well_formed("a signature that returns `embedding`, (n, dim)", signature):
             _, dim = signature.outputs["embedding"].shape
-            fits = 4 * max(1, count) * dim <= limit_of({"image_bytes": [b""] * count})
-            check(fits, "`dim` must be that of an answer", dim=dim)
-            return dim
+            return int(dim)
 
     def _signature(self, model, name):
         signatures = self._service.metadata(model).signatures

@@ -9,17 +9,8 @@ import grpc
 import numpy as np
 from google.protobuf import json_format
 
-from tfdml.checks import Bare, check, check_type
-from tfdml.client.service import (
-    LEAST_LIMIT,
-    METADATA_LIMIT,
-    Service,
-    ServingError,
-    few,
-    limit_of,
-    metadata_in,
-    versions_in,
-)
+from tfdml.checks import Bare, check_type
+from tfdml.client.service import Service, ServingError, metadata_in, versions_in
 
 # The messages of tensorflow-serving-api import those of the package `tensorflow`, and with it all
 # of TensorFlow and Keras, unless an empty module stands in for it meanwhile.
@@ -42,15 +33,12 @@ METHODS = {  # of a server -> its service, and the messages that it takes and re
 }
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
-    # Few compressed bytes could hold more than any limit.
-    ("grpc.compression_enabled_algorithms_bitset", 1),
-    ("grpc.per_message_decompression", 0),
+    ("grpc.max_receive_message_length", -1),
     # Otherwise the channel waits longer than the client between its attempts.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5000),
 ]
-_MOST_SIDES = 64  # of an array of NumPy
 _STRING = 7  # of `tensorflow.DataType`, as the numbers below
 # Number of a type -> it, and the field of a `TensorProto` with a list of its numbers.
 _TYPES = {
@@ -68,30 +56,27 @@ class GrpcService(Service):
 
     def __init__(self, target, *, timeout, headers, tls, retries=0):
         super().__init__(timeout, retries)
-        self._headers = [(name.lower(), text) for name, text in headers.items()]
-        self._target, self._credentials, self._channels = target, None, {}
-        if tls is not None:
+        self._headers = tuple((name.lower(), text) for name, text in headers.items())
+        if tls is None:
+            self._channel = grpc.insecure_channel(target, _OPTIONS)
+        else:
             files = (tls[name] for name in ("authority", "key", "certificate"))
             contents = (file and file.read_bytes() for file in files)
-            self._credentials = grpc.ssl_channel_credentials(*contents)
+            credentials = grpc.ssl_channel_credentials(*contents)
+            self._channel = grpc.secure_channel(target, credentials, _OPTIONS)
 
     def close(self):
-        for channel in self._channels.values():
-            channel.close()
+        self._channel.close()
 
     def predict(self, model, signature, inputs):
         request = _request("Predict", model, signature)
         for name, value in inputs.items():
             _fill(request.inputs[name], value)
-        limit = limit_of(inputs)
 
         def arrays_in(response):
-            outputs = few(response.outputs)
-            numbers = sum(math.prod(_shape(tensor)) for tensor in outputs.values())
-            _check_limit(4 * numbers <= limit, f"{numbers:,} numbers", f"{limit:,} bytes")
-            return {name: _array(tensor) for name, tensor in outputs.items()}
+            return {name: _array(tensor) for name, tensor in response.outputs.items()}
 
-        return self._call("Predict", request, arrays_in, limit)
+        return self._call("Predict", request, arrays_in)
 
     def status(self, model):
         request = _request("GetModelStatus", model)
@@ -101,42 +86,24 @@ class GrpcService(Service):
         request = _request("GetModelMetadata", model, metadata_field=["signature_def"])
         return self._call("GetModelMetadata", request, lambda answer: metadata_in(_json(answer)))
 
-    def _call(self, method, request, read, limit=METADATA_LIMIT):
+    def _call(self, method, request, read):
         service, _, response = METHODS[method]
-        call = self._channel(max(limit, LEAST_LIMIT)).unary_unary(
+        call = self._channel.unary_unary(
             f"/tensorflow.serving.{service}/{method}",
             request_serializer=type(request).SerializeToString,
         )
 
         def send(until):
             try:
-                content = call(request, timeout=until - monotonic(), metadata=self._headers)
+                return call(request, timeout=until - monotonic(), metadata=self._headers)
             except grpc.RpcError as error:
                 reason = error.details() or "no reason given"
                 raise ServingError(error.code().name, reason) from error
-            _check_limit(len(content) <= limit, f"{len(content):,} bytes", f"{limit:,}")
-            return content
 
         def parsed(content):
             return read(response.FromString(content))
 
         return self._ask(send, parsed, f"one of TF Serving to {method}")
-
-    def _channel(self, limit):
-        """The channel for answers of so many bytes: the limit is fixed when a channel is opened."""
-        if limit not in self._channels:
-            options = [*_OPTIONS, ("grpc.max_receive_message_length", min(limit, 2**31 - 1))]
-            if self._credentials is None:
-                channel = grpc.insecure_channel(self._target, options)
-            else:
-                channel = grpc.secure_channel(self._target, self._credentials, options)
-            self._channels[limit] = channel
-        return self._channels[limit]
-
-
-def _check_limit(holds, size, limit):
-    if not holds:
-        raise ServingError("RESOURCE_EXHAUSTED", f"an answer of {size} is larger than {limit}")
 
 
 def _json(answer):
@@ -169,16 +136,9 @@ def _fill(tensor, value):
         tensor.tensor_shape.dim.add(size=side)
 
 
-def _shape(tensor):
-    shape = [dimension.size for dimension in tensor.tensor_shape.dim]
-    check(len(shape) <= _MOST_SIDES, f"at most {_MOST_SIDES} sides", sides=len(shape))
-    check(min(shape, default=0) >= 0, "the sides of an array must be >= 0", shape=shape)
-    return shape
-
-
 def _array(tensor):
     """The array of a `TensorProto`: bytes, or a list whose last number repeats as needed."""
-    shape = _shape(tensor)
+    shape = [dimension.size for dimension in tensor.tensor_shape.dim]
     if tensor.dtype == _STRING:
         return np.array([*tensor.string_val, None], object)[:-1].reshape(shape)
     dtype, field = _TYPES[tensor.dtype]

@@ -3,22 +3,15 @@
 import base64
 import contextlib
 import json
+import urllib.request
 from time import monotonic
 
 import numpy as np
 import urllib3
+import urllib3.util
 
 from tfdml.checks import check_type
-from tfdml.client.http_session import http_session
-from tfdml.client.service import (
-    METADATA_LIMIT,
-    Service,
-    ServingError,
-    few,
-    limit_of,
-    metadata_in,
-    versions_in,
-)
+from tfdml.client.service import Service, ServingError, metadata_in, versions_in
 
 _CODES = {
     400: "INVALID_ARGUMENT",
@@ -33,7 +26,6 @@ _CODES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-_PIECE = 2**16  # bytes read at once
 
 
 class RestService(Service):
@@ -44,39 +36,36 @@ class RestService(Service):
         self._address, self._only_outputs = address.rstrip("/"), {}
         names = {"ca_certs": "authority", "cert_file": "certificate", "key_file": "key"}
         files = {name: tls[file] and str(tls[file]) for name, file in names.items()} if tls else {}
-        self._session = http_session(address, connections, **files)
-        # Few compressed bytes could hold more than any limit.
-        self._headers = {**headers, "Accept-Encoding": "identity"}
+        self._session, self._headers = _session(address, maxsize=connections, **files), headers
 
     def close(self):
         self._session.clear()
 
     def predict(self, model, signature, inputs):
-        until = monotonic() + self._timeout
         values = {name: _as_json(value) for name, value in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": values})
 
         def arrays_in(answer):
             outputs = answer["outputs"]
             if not isinstance(outputs, dict):  # a single output comes without its name
-                outputs = {self._only_output(model, signature, until): outputs}
-            return {name: _array(values) for name, values in few(outputs).items()}
+                outputs = {self._only_output(model, signature): outputs}
+            return {name: _array(values) for name, values in outputs.items()}
 
-        return self._request(model, ":predict", arrays_in, until, body, limit_of(inputs))
+        return self._request(model, ":predict", arrays_in, body)
 
     def status(self, model):
         return self._request(model, "", versions_in)
 
-    def metadata(self, model, until=None):
-        return self._request(model, "/metadata", metadata_in, until)
+    def metadata(self, model):
+        return self._request(model, "/metadata", metadata_in)
 
-    def _only_output(self, model, signature, until):
+    def _only_output(self, model, signature):
         if signature not in self._only_outputs:
-            (name,) = self.metadata(model, until).signatures[signature].outputs
+            (name,) = self.metadata(model).signatures[signature].outputs
             self._only_outputs[signature] = name
         return self._only_outputs[signature]
 
-    def _request(self, model, end, read, until=None, body=None, limit=METADATA_LIMIT):
+    def _request(self, model, end, read, body=None):
         """What `read` makes of the JSON at an address of the model, which ends in `end`."""
         address = f"{self._address}/v1/models/{model.name}"
         if model.version is not None:
@@ -86,41 +75,25 @@ class RestService(Service):
         address += end
 
         def send(until):
-            response, content = self._send(address, body, limit, until)
+            response = self._send(address, body, until)
             if response.status != 200:
-                raise _rejection(address, response, content)
-            return content
+                raise _rejection(address, response)
+            return response.data
 
         def parsed(content):
             return read(json.loads(content))
 
-        return self._ask(send, parsed, f"JSON of TF Serving from {address}", until)
+        return self._ask(send, parsed, f"JSON of TF Serving from {address}")
 
-    def _send(self, address, body, limit, until):
-        """The response and its bytes, at most `limit`."""
+    def _send(self, address, body, until):
         timeout = urllib3.Timeout(total=max(0.001, until - monotonic()))
-        method, content = "POST" if body else "GET", bytearray()
+        options = {"headers": self._headers, "timeout": timeout, "body": body}
+        method = "POST" if body else "GET"
         try:
-            response = self._session.request(
-                method,
-                address,
-                body=body,
-                headers=self._headers,
-                timeout=timeout,
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
-            with contextlib.closing(response):
-                while piece := response.read1(_PIECE):
-                    content += piece
-                    if len(content) > limit:
-                        message = f"{address} answered with more than {limit:,} bytes"
-                        raise ServingError("RESOURCE_EXHAUSTED", message)
-                if response.length_remaining or (response.status == 200 and not content):
-                    raise urllib3.exceptions.ProtocolError("the answer was cut off")
-                return response, bytes(content)
+            found = self._session.request(method, address, retries=False, redirect=False, **options)
+            if found.status == 200 and not found.data:
+                raise urllib3.exceptions.ProtocolError("the answer was cut off")
+            return found
         except (urllib3.exceptions.HTTPError, OSError) as error:
             late = isinstance(error, (urllib3.exceptions.TimeoutError, TimeoutError))
             refused = isinstance(error, urllib3.exceptions.NewConnectionError)  # which is one too
@@ -132,11 +105,20 @@ class RestService(Service):
             raise ServingError(code, f"{address}: {error}") from error
 
 
-def _rejection(address, response, content):
+def _session(address, **options):
+    """A `PoolManager`, which uses the machine's proxy if there is one."""
+    url = urllib3.util.parse_url(address)
+    proxy = urllib.request.getproxies().get(str(url.scheme))
+    if proxy and not urllib.request.proxy_bypass(str(url.host)):
+        return urllib3.ProxyManager(proxy, **options)
+    return urllib3.PoolManager(**options)
+
+
+def _rejection(address, response):
     """The `ServingError` of an answer whose status is not 200."""
     reason = None
     with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-        reason = json.loads(content)["error"]
+        reason = json.loads(response.data)["error"]
     if not (isinstance(reason, str) and reason.strip()):
         reason = f"{address} answered with status {response.status}"
         if target := response.headers.get("Location"):

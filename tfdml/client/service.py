@@ -1,20 +1,13 @@
 """What gRPC and REST share: answers about models, errors and retries."""
 
 import contextlib
-import math
 import random
 from time import monotonic, sleep
 from typing import NamedTuple
 
-import numpy as np
-
-from tfdml.checks import check, check_type
+from tfdml.checks import check_type
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds
-LEAST_LIMIT = 2**22  # bytes, of an answer with outputs
-METADATA_LIMIT = 2**20  # bytes, of an answer about a model
-BYTES_OF_ROW = 2**17  # of an answer: 16 for each of 8,192 dimensions
-_MOST_OUTPUTS = 1000
 _LONGEST_MESSAGE = 2000  # characters
 
 
@@ -77,10 +70,9 @@ class Service:
     def __init__(self, timeout, retries):
         self._timeout, self._retries = timeout, retries
 
-    def _ask(self, send, read, expected, until=None):
+    def _ask(self, send, read, expected):
         """What `read` makes of the bytes that `send(until)` returns, which end by `until`."""
-        until = until or monotonic() + self._timeout
-        content = self._repeated(send, until)
+        content = self._repeated(send, monotonic() + self._timeout)
         with well_formed(expected, content[:100]):
             return read(content)
 
@@ -115,22 +107,6 @@ def malformed(expected, received):
     """The `ServingError` of a malformed answer."""
     start = repr(received)[:200]
     return ServingError("INTERNAL", f"the answer is not {expected}. Received: {start}")
-
-
-def limit_of(inputs):
-    """Bytes that the answer to {name: list or array} may have, a power of two.
-
-    Those of 8,192 dimensions for each row, or of one number for each pair of rows of two inputs.
-    """
-    rows = [len(v) if isinstance(v, list) else len(np.atleast_1d(v)) for v in inputs.values()]
-    most = max(BYTES_OF_ROW * max(rows, default=0), 16 * math.prod(rows), LEAST_LIMIT)
-    return 2 ** (most - 1).bit_length()
-
-
-def few(outputs):
-    """The outputs, of which there must not be so many that to read them takes seconds."""
-    check(len(outputs) <= _MOST_OUTPUTS, f"at most {_MOST_OUTPUTS} outputs", outputs=len(outputs))
-    return outputs
 
 
 def versions_in(answer):

@@ -10,6 +10,7 @@ from sklearn.metrics.cluster import pair_confusion_matrix
 
 from tfdml.checks import check, check_one_of
 from tfdml.evaluation import inputs
+from tfdml.quiet import warn
 
 MOST_ROWS = 10_000  # of affinity propagation, whose messages then take about 5 GB
 
@@ -136,5 +137,5 @@ def _affinity_propagation(embeddings, num_clusters, seed):
     count = nearest.max() + 1
     if count != num_clusters:
         message = f"affinity propagation found {count} instead of {num_clusters} clusters"
-        inputs.warn(f"{message}, the nearest number for any preference tried")
+        warn(f"{message}, the nearest number for any preference tried")
     return nearest

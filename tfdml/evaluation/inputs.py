@@ -1,13 +1,12 @@
 """Inputs of scores, checked: rows of finite floats with a class id each, queries and gallery."""
 
 import operator
-import sys
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfdml.checks import check, check_shapes, check_type, conversion
+from tfdml.quiet import warn
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
@@ -100,14 +99,6 @@ def warn_of_misses(relevant):
     if misses:
         cause = "have no other row of their class to find; they count as misses"
         warn(f"{misses} of {len(relevant)} queries {cause}")
-
-
-def warn(message):
-    """Warns of the line that called this library."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals["__name__"].startswith("tfdml."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
 
 
 def whole_number(value, name, at_least, below=None):

@@ -5,6 +5,7 @@ import numpy as np
 from tfdml.checks import check
 from tfdml.evaluation import inputs
 from tfdml.evaluation.ranking import rank
+from tfdml.quiet import warn
 
 
 def class_means(embeddings, labels, *, normalize=False):
@@ -105,7 +106,7 @@ def _hits(train, train_labels, test, test_labels, k=(1, 5), renormalize_means=Fa
     unknown = np.count_nonzero(np.isinf(ranks))
     if unknown:
         cause = "are of classes without a training row; they count as misses"
-        inputs.warn(f"{unknown} of {len(ranks)} test rows {cause}")
+        warn(f"{unknown} of {len(ranks)} test rows {cause}")
     return hits_by_rank(ranks, k, len(ids))
 
 

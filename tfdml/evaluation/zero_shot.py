@@ -1,7 +1,6 @@
 """Zero-shot classification: means of unseen classes from those of related ones in a hierarchy."""
 
 import collections
-import csv
 import graphlib
 from collections.abc import Mapping
 
@@ -10,7 +9,7 @@ import numpy as np
 from tfdml.checks import check, check_bool, check_one_of, check_type
 from tfdml.evaluation import inputs
 from tfdml.evaluation.nearest_mean import class_means, hits_by_rank, ranks_of_means, unit_rows
-from tfdml.files import read_text
+from tfdml.files import read_table
 
 # Where classes with the own mean rank, by `equal_means`.
 _PLACES = {"expected": "in random order", "against": "before the own one", "as_one": "as one class"}
@@ -186,15 +185,12 @@ def read_hierarchy(path):
         OSError, ValueError: If it cannot be read or is not such a file, or there is a cycle.
     """
     parents = collections.defaultdict(list)
-    for number, cells in enumerate(csv.reader(read_text(path).splitlines()), start=1):
-        cells = [cell.strip() for cell in cells]
-        if number == 1:
-            header = ["class", "parent"]
-            check(cells == header, f"{path} must begin with the line class,parent", line=cells)
-        elif cells:
-            complete = len(cells) == 2 and all(cells)
-            check(complete, f"{path}, line {number} must be a class and its parent", line=cells)
-            parents[cells[0]].append(cells[1])
+    names, lines = read_table(path)
+    check(names == ["class", "parent"], f"{path} must begin with the line class,parent", line=names)
+    for where, cells in lines:
+        complete = len(cells) == 2 and all(cells)
+        check(complete, f"{where} must be a class and its parent", line=cells)
+        parents[cells[0]].append(cells[1])
     check(parents, f"{path} must list classes and their parents", lines=0)
     try:
         return parents_of_nodes({node: tuple(above) for node, above in parents.items()})

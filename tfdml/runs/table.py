@@ -16,7 +16,7 @@ class Table:
     options of `evaluate.py`, `evaluate`, beside changes of the `settings`. A range of the `search`
     is a list of choices, or {low, high, log, step}, of a setting or an option, such as
     `loss_options.margin`. The first `score` is that which the search maximises. `reported` are
-    tables of papers, as in `tfdml/experiment/pages.py`.
+    tables of papers, as in `tools/reported.py`.
     """
 
     name: str

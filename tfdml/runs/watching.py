@@ -31,7 +31,7 @@ def watching_callbacks(run):
         sample = images.train.subset(list(range(0, count, 1 + count // 500)))  # 500 at most
         epochs = math.ceil(size / (recipe.batch_size * interval))
         yield callbacks.EmbeddingDrift(images_to_score(sample, images.dataset), epochs=epochs)
-    yield callbacks.LossLogs(logs / "train")
+    yield callbacks.LossLogs()
     yield keras.callbacks.TensorBoard(str(logs))
     log = logs / "epochs.csv"
     if start:

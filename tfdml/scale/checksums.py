@@ -13,8 +13,8 @@ _SEAL = "crc32"  # key of the checksum of a JSON file, over its other keys
 
 def checksums(file):
     """The size and the CRC-32 of each MiB of a binary file: {"bytes": int, "crc32": [int, ...]}."""
-    blocks = list(iter(lambda: file.read(BLOCK), b""))
-    return {"bytes": sum(map(len, blocks)), "crc32": [zlib.crc32(block) for block in blocks]}
+    blocks = [(len(block), zlib.crc32(block)) for block in iter(lambda: file.read(BLOCK), b"")]
+    return {"bytes": sum(size for size, _ in blocks), "crc32": [crc for _, crc in blocks]}
 
 
 def sealed(content):

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from tfdml.files import check_writable, locked, replacing
+from tfdml.files import locked, replacing
 
 NO_FILE = "there is no such file"
 _ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
@@ -36,11 +36,6 @@ class Folder:
 
     def __str__(self):
         return self.url
-
-    def check_writable(self):
-        """Raises an OSError if a local folder cannot be made or written to. Makes nothing."""
-        if self._local:
-            check_writable(pathlib.Path(self._root))
 
     def names(self, inner=""):
         """The names of what is in the folder or in one below it; none if it does not exist."""

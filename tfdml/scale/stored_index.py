@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfdml.checks import check
-from tfdml.evaluation.faiss_index import FaissIndex, as_value_error, load_faiss
+from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.quiet import silent
 from tfdml.scale.checksums import CheckedFile, opened
 
@@ -23,7 +23,7 @@ ID_BYTES = 8  # of a row in the index
 _REMEDY = "build the index again, with --overwrite true"
 
 
-class StoredIndex(FaissIndex):
+class StoredIndex:
     """The nearest images of a collection, found by the faiss index in its folder.
 
     The index stays on disk: a query reads the cells that it visits. Its distances are to the rows
@@ -78,14 +78,26 @@ class StoredIndex(FaissIndex):
                 faiss.ParameterSpace().set_index_parameters(self._faiss, parameters)
         self.parameters = parameters
 
-    def search(self, rows, count, **options):
-        """As `FaissIndex.search`; checks the cells that it visits for the first time."""
+    def __len__(self):
+        return self._faiss.ntotal
+
+    def search(self, rows, count):
+        """The (n, count) int64 ids nearest to (n, dim) rows, -1 for none, and their distances."""
+        rows = np.ascontiguousarray(rows, np.float32)
         with as_value_error({"index": self.factory, "count": count}):
             if self._unchecked.any():
-                self._check_cells(np.ascontiguousarray(rows, np.float32))
-            return super().search(rows, count, **options)
+                self._check_cells(rows)
+            squared, ids = self._faiss.search(rows, count)
+        return ids, np.sqrt(np.maximum(squared.astype(np.float64), 0))
+
+    def nearest(self, row, count):
+        """The ids of the rows nearest to one (dim,) row, at most `count`, and their distances."""
+        ids, distances = self.search(row[None], max(1, min(count, len(self))))
+        found = ids[0] >= 0
+        return ids[0, found], distances[0, found]
 
     def _check_cells(self, rows):
+        """Checks the cells that queries visit for the first time."""
         if hasattr(self._faiss, "chain"):
             turned = self._faiss.apply_chain(len(rows), faiss.swig_ptr(rows))
             rows = faiss.rev_swig_ptr(turned, len(rows) * self._ivf.d).reshape(-1, self._ivf.d)

@@ -133,7 +133,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.errorhandler(HTTPException)
     def failed(error):
-        sentence = too_large_sentence(upload_bytes) if error.code == 413 else error.description
+        too_large = f"The picture must be a file of at most {upload_bytes / 1e6:g} MB"
+        sentence = too_large if error.code == 413 else error.description
         headers = [(name, value) for name, value in error.get_headers() if name == "Allow"]
         return {"error": sentence}, error.code, headers
 
@@ -143,11 +144,6 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         return {"error": "The search failed; its terminal shows the error"}, 500
 
     return app
-
-
-def too_large_sentence(upload_bytes):
-    """The error message for an upload that is too large."""
-    return f"The picture must be a file of at most {upload_bytes / 1e6:g} MB"
 
 
 def _is_of_another_site():

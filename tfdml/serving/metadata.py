@@ -23,7 +23,6 @@ The last four are present only if known.
 import json
 import os
 
-from tfdml.checks import Bare, check
 from tfdml.files import read_text
 
 FILE = "metadata.json"
@@ -31,27 +30,6 @@ FILE = "metadata.json"
 PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
 _WORDS = ("annotated", "imagenet")  # which they may be instead
 TRAINING = ("trained_classes", "recipe", "scores", "precision_scores")
-# What is read of the metadata again: kind -> its type, and the names of its entries. A list or a
-# dictionary holds the type of its elements or values.
-_KINDS = {
-    "a text": (
-        str,
-        *("precision", "on_bad_image", "licence", "description", "fingerprint"),
-        *("scores.scored_classes", "recipe.dataset", "recipe.data_dir"),
-        *("recipe.boxes", "recipe.run", "recipe.mean_image", "recipe.loss"),
-    ),
-    "an integer": (
-        int,
-        *("dimension", "levels", "max_pixels", "scores.scored_images"),
-        *("recipe.embedding_dim", "recipe.warp_size", "recipe.steps"),
-    ),
-    "a number": ((int, float), "recipe.validation_share"),
-    "true or false": (bool, "recipe.skip_invalid", "recipe.keep_aspect", "recipe.trim_white"),
-    "{name: value}": (dict, "scores", "recipe.loss_options"),
-    "{name: number}": ({"": (int, float)}, "scores.untrained"),
-    "a list of texts": ([str], "trained_classes"),
-    "a list of integers": ([int], "recipe.loss_options.dims"),
-}
 
 
 def without_folders(recipe):
@@ -80,32 +58,9 @@ def write_metadata(folder, metadata):
 
 
 def read_metadata(version):
-    """The metadata of a version; {} if it has none, or a file of another program.
-
-    An entry of another kind than those that are written is a ValueError.
-    """
-    path = version / "assets.extra" / FILE
+    """The metadata of a version; {} if it has none, or a file of another program."""
     try:
-        metadata = json.loads(read_text(path))
-    except (OSError, ValueError):
+        metadata = json.loads(read_text(version / "assets.extra" / FILE))
+    except (OSError, ValueError, RecursionError):
         return {}
-    except RecursionError:
-        raise ValueError(f"{path} cannot be read: it is nested too deeply") from None
-    if not isinstance(metadata, dict):
-        return {}
-    for kind, (expected, *names) in _KINDS.items():
-        for name in names:
-            value = metadata
-            for key in name.split("."):
-                value = value.get(key) if isinstance(value, dict) else None
-            known = value is None or _is(value, expected)
-            check(known, f"`{name}` of {path} must be {kind}", value=Bare(repr(value)[:100]))
-    return metadata
-
-
-def _is(value, expected):
-    if isinstance(expected, list):
-        return isinstance(value, list) and all(isinstance(each, expected[0]) for each in value)
-    if isinstance(expected, dict):
-        return isinstance(value, dict) and _is([*value.values()], [*expected.values()])
-    return isinstance(value, expected)
+    return metadata if isinstance(metadata, dict) else {}

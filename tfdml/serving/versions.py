@@ -1,12 +1,10 @@
 """The numbered versions of a served model: sub-folders 1, 2, ..., each a SavedModel."""
 
 import contextlib
-import os
 import pathlib
-import shutil
 import tempfile
 
-from tfdml.files import fcntl, naming
+from tfdml.files import naming
 
 
 def versions_of(folder):
@@ -51,41 +49,21 @@ def new_version(path):
     """Yields a hidden folder, which becomes the version at `path` if the block succeeds.
 
     The version appears whole or not at all, so a server that watches its folder never sees half of
-    one. The next export of this version deletes what a killed one left; of several at once, the
-    first to finish becomes the version, the others raise a FileExistsError.
+    one. Of several exports at once the first to finish becomes the version, the others raise a
+    FileExistsError.
     """
     check_new(path)
     parent_is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".unfinished-{path.name}-"
-    for other in path.parent.glob(f"{prefix}*"):
-        with _alone(other) as was_killed:
-            if was_killed:
-                shutil.rmtree(other)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
     try:
-        with _alone(unfinished):
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as hidden:
+            unfinished = pathlib.Path(hidden, path.name)
+            unfinished.mkdir()
             with naming(path):
                 yield unfinished
-            unfinished.chmod(0o755)
             check_new(path)
-            os.rename(unfinished, path)
+            unfinished.rename(path)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
         if parent_is_new and not any(path.parent.iterdir()):
             path.parent.rmdir()
         raise
-
-
-@contextlib.contextmanager
-def _alone(folder):
-    """Locks a folder within the block, at most while the process lives; yields whether it could."""
-    with contextlib.ExitStack() as closed:
-        alone = False
-        with contextlib.suppress(OSError):  # locked, renamed meanwhile, or no locks there
-            opened = os.open(folder, os.O_RDONLY)
-            closed.callback(os.close, opened)
-            if fcntl is not None:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                alone = True
-        yield alone

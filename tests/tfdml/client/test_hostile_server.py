@@ -1,13 +1,10 @@
 """Servers that mean harm: only a `ServingError` comes of it, in time and in little memory."""
 
 import contextlib
-import gzip
-import json
 import pathlib
 import sys
 import time
 
-import grpc
 import hostile
 import numpy as np
 import pytest
@@ -30,35 +27,12 @@ WRONG_EMBEDDINGS = [  # of one image, in JSON
     *(b'[[0.5]], "valid": ' + valid for valid in (b"[]", b"true", b"[true, true]", b'["yes"]')),
     b'[["' + b"x" * 1_000_000 + b'"' + b',"x"' * 1000 + b"]]",
 ]
-CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-BLANKS = b" " * hostile.PIECE
-COOKIES = (b"Set-Cookie: " + b"a=b;" * 16_000 + b"\r\n") * 50
-# Name -> what comes first, and what comes without an end, with pauses.
-DROPS = {
-    "no_answer": (b"", b""),
-    "headers": (OK, b"X: 1\r\n"),
-    "a_header": (OK, b"X"),
-    "cookies": (OK + COOKIES, b"\r\n"),
-    "body": (OK + b"Content-Length: 999999\r\n\r\n", b" "),
-    "chunks": (CHUNKED, b"1\r\n \r\n"),
-}
-# The same without pauses, and the code of the error.
-FLOODS = {
-    "headers": (OK, b"X: 1\r\n" * 10_000, "UNAVAILABLE"),
-    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, "DEADLINE_EXCEEDED"),
-    "body": (OK + b"\r\n", BLANKS, "RESOURCE_EXHAUSTED"),
-    "chunks": (CHUNKED, b"10000\r\n" + b" " * 65536 + b"\r\n", "RESOURCE_EXHAUSTED"),
-    "chunk_size": (CHUNKED, b"0" * hostile.PIECE, "UNAVAILABLE"),
-    "reason": (b"HTTP/1.1 400 X\r\n\r\n", b"x" * hostile.PIECE, "RESOURCE_EXHAUSTED"),
-}
-BOMB = gzip.compress(bytes(2**26))
 # Name -> how to answer, and the code of the error.
 REST_ATTACKS = {
-    **{f"{k}_by_drops": (hostile.endless(*v, 0.02), "DEADLINE_EXCEEDED") for k, v in DROPS.items()},
-    **{f"endless_{k}": (hostile.endless(*v[:2]), v[2]) for k, v in FLOODS.items()},
-    "no_http": (hostile.endless(b"", b"\xff" * 100, 0.02), "DEADLINE_EXCEEDED|UNAVAILABLE"),
-    "compressed_bomb": (hostile.saying(200, BOMB, "Content-Encoding: gzip"), "INTERNAL"),
+    "no_answer": (hostile.endless(b"", b"", 0.02), "DEADLINE_EXCEEDED"),
+    "endless_headers": (hostile.endless(OK, b"X: 1\r\n" * 10_000), "UNAVAILABLE"),
     "empty_answer": (hostile.saying(200, b""), "UNAVAILABLE"),
+    "cut_off": (lambda to: to.sendall(OK + b"Content-Length: 5\r\n\r\n{}"), "UNAVAILABLE"),
     "wrong_length": (hostile.saying(200, b"{}", "Content-Length: 5, 6"), "UNAVAILABLE"),
     "wrong_location": (hostile.saying(302, b"", "Location: http://[::"), "UNKNOWN: .*redirect"),
 }
@@ -88,13 +62,10 @@ def tensor(shape=(1, 2), dtype=1, **content):
 
 NUMBERS = {"float_val": [0.5, 1.5]}
 WRONG_TENSORS = [  # of shape (1, 2) is right
-    *(tensor((1, side), float_val=[0.5]) for side in (300_000_000, 10**12)),
     tensor((2**62, 2**62), float_val=[0.5]),
-    tensor((2**62,) * 300_000, float_val=[0.5]),
     tensor((1,) * 254, float_val=[0.5]),
     tensor((0, 10**12)),
     tensor((1, 2)),
-    tensor((-1, 2), tensor_content=bytes(8)),
     *(tensor(shape, **NUMBERS) for shape in ((-2, -1), (1, 1), (2,), (2, 1), (1, 1, 2))),
     *(tensor(shape, float_val=[0.5]) for shape in ((), (1,))),
     *(tensor((1, 2), tensor_content=bytes(size)) for size in (7, 12)),
@@ -112,8 +83,6 @@ WRONG_VALID = [  # of shape (1,) is right
 GRPC_ANSWERS = [
     {},
     {"other": tensor(**NUMBERS)},
-    {f"output_{i}": tensor((1, 1_000_000), float_val=[0.5]) for i in range(1000)},
-    {f"output_{i}": tensor((1,), float_val=[0.5]) for i in range(100_000)},
     *({"embedding": wrong} for wrong in WRONG_TENSORS),
     *({"embedding": tensor(**NUMBERS), "valid": wrong} for wrong in WRONG_VALID),
 ]
@@ -166,7 +135,7 @@ def serving_methods():
 
 @pytest.fixture
 def methods(serving_methods):
-    serving_methods[1].content, serving_methods[1].compression = b"", None
+    serving_methods[1].content = b""
     return serving_methods[1]
 
 
@@ -191,21 +160,6 @@ def test_retries_end_with_the_timeout(server):
     assert len(server.received) in (2, 3, 4)
 
 
-def test_a_slow_answer_is_not_followed_by_a_slow_one(server):
-    """The question for the name of the only output has no time of its own."""
-
-    def answer(connection):
-        if server.received[-1].startswith(b"POST"):
-            time.sleep(0.5)
-            hostile.saying(200, b'{"outputs": [[1.0]]}')(connection)
-        else:
-            time.sleep(3)
-
-    server.answer = answer
-    with client_of(server, timeout=0.7) as client, harmless("DEADLINE_EXCEEDED", 0.0):
-        client.embed(b"x")
-
-
 @pytest.mark.parametrize("status", [301, 307])
 def test_no_redirect_is_followed(status, server, client):
     with hostile.HostileServer() as other:
@@ -225,17 +179,10 @@ def test_malformed_answers_by_rest(server, client):
             with harmless(MALFORMED):
                 call(b"x")
         for call in (client.status, client.metadata, lambda: client.embed([])):
-            with harmless(rf"{MALFORMED}|RESOURCE_EXHAUSTED: .* than 1,048,576 bytes"):
+            with harmless(MALFORMED):
                 call()
     server.answer = hostile.saying(200, b'{"outputs": {"embedding": [[0.5, 1]]}}')
     assert client.embed(b"x").tolist() == [[0.5, 1.0]]
-
-
-@pytest.mark.slow
-def test_lists_without_number_by_rest(server, client):
-    server.answer = hostile.saying(200, b'{"outputs": [' + b"[]," * 1_300_000 + b"[]]}")
-    with harmless(f"{MALFORMED}|RESOURCE_EXHAUSTED: .* more than 1,048,576 bytes"):
-        client.predict("serving_default", {"image_bytes": [b"x"]})
 
 
 def test_malformed_reasons_by_rest(server, client):
@@ -250,35 +197,10 @@ def test_malformed_answers_by_grpc(methods, grpc_client):
     for outputs in GRPC_ANSWERS:
         methods.content = RESPONSE(outputs=outputs).SerializeToString()
         for call in (grpc_client.embed, lambda image: grpc_client.similarity(image, image)):
-            with harmless(f"{MALFORMED}|RESOURCE_EXHAUSTED: an answer of .* numbers is larger"):
+            with harmless(MALFORMED):
                 call(b"x")
     methods.content = RESPONSE(outputs={"embedding": tensor(**NUMBERS)}).SerializeToString()
     assert grpc_client.embed(b"x").tolist() == [[0.5, 1.5]]
-
-
-@pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
-def test_answers_by_grpc_have_a_limit(compression, methods, grpc_client):
-    numbers = tensor((1, 2_000_000), tensor_content=bytes(8_000_000))
-    methods.content = RESPONSE(outputs={"embedding": numbers}).SerializeToString()
-    methods.compression = compression
-    with harmless("RESOURCE_EXHAUSTED|INTERNAL|UNIMPLEMENTED"):
-        grpc_client.embed(b"x")
-    methods.content = STATUS(model_version_status=[{}] * 600_000).SerializeToString()
-    with harmless("RESOURCE_EXHAUSTED|INTERNAL|UNIMPLEMENTED"):
-        grpc_client.status()
-
-
-def test_the_limit_follows_from_the_batch(methods, grpc_client, server, client):
-    rows = np.full((40, 6000), 0.123456789012345)
-    numbers = tensor(rows.shape, dtype=2, tensor_content=np.repeat(rows, 3).tobytes())
-    numbers["tensor_shape"]["dim"][1]["size"] *= 3
-    methods.content = RESPONSE(outputs={"embedding": numbers}).SerializeToString()
-    server.answer = hostile.saying(200, json.dumps({"outputs": {"x": rows.tolist()}}).encode())
-    for asked, dim in ((grpc_client, 18_000), (client, 6_000)):
-        (found,) = asked.predict("serving_default", {"image_bytes": [b"x"] * 40}).values()
-        assert found.shape == (40, dim)
-        with harmless(r"RESOURCE_EXHAUSTED: .*4,?194,?304"):
-            asked.predict("serving_default", {"image_bytes": [b"x"] * 32})
 
 
 def test_malformed_metadata_by_grpc(methods, grpc_client):
@@ -324,7 +246,7 @@ def test_embeddings_of_two_lengths_are_no_answer(monkeypatch):
             client.embed([b"x", b"xx"])
 
 
-@pytest.mark.parametrize("shape", [None, (), (None,), (None, None), (None, 10**12), (None, 2, 2)])
+@pytest.mark.parametrize("shape", [None, (), (None,), (None, None), (None, 2, 2)])
 def test_metadata_without_a_length_are_no_answer(shape, monkeypatch):
     signature = Signature({"images": Tensor("float32", None)}, {"embedding": Tensor("f", shape)})
     metadata = Metadata(1, {"serving_default": signature, "embed_images": signature})

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -34,10 +35,13 @@ MODEL = Model("embedder")
         ("http://[::1]:9/x/", RestService, "http://[::1]:9/x"),
     ],
 )
-def test_the_scheme_names_the_protocol_and_its_port(address, kind, where):
+def test_the_scheme_names_the_protocol_and_its_port(address, kind, where, monkeypatch):
+    channel = unittest.mock.Mock()
+    monkeypatch.setattr("grpc.insecure_channel", channel)
+    monkeypatch.setattr("grpc.secure_channel", channel)
     connected = connect(address, FILES, **OPTIONS)
     assert type(connected) is kind
-    assert where == (connected._target if kind is GrpcService else connected._address)
+    assert where == (channel.call_args.args[0] if channel.called else connected._address)
     connected.close()
 
 

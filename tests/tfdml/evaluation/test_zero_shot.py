@@ -239,10 +239,11 @@ def test_reads_a_file_also_of_a_spreadsheet(tmp_path):
     ("content", "message"),
     [
         (b"pony,horse\n", r"must begin with the line class,parent. Received: line=\['pony"),
-        (b"", "must list classes and their parents. Received: lines=0"),
+        (b"", "must begin with the line class,parent. Received: line="),
+        (b"class,parent\n", "must list classes and their parents. Received: lines=0"),
         (b"class,parent\na,b\nb,\n", r", line 3 must be .* Received: line=\['b', ''\]"),
         (b"class,parent\na,b\nb,a\n", ": `hierarchy` must have no cycles"),
-        (b"\x89PNG", "must be a text file"),
+        (b"\x89PNG", "must be a CSV file in UTF-8"),
     ],
 )
 def test_rejects_files_with_their_name_and_line(content, message, tmp_path):

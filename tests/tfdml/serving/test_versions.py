@@ -21,21 +21,13 @@ def test_what_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_sweeps_up_after_an_export_that_was_killed(tmp_path):
-    for name in (".unfinished-1-x", ".unfinished-2-x"):
-        (tmp_path / name / "variables").mkdir(parents=True)
-    with new_version(tmp_path / "1"):
-        pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".unfinished-2-x", "1"]
-
-
 def test_of_two_exports_at_once_the_first_to_end_becomes_the_version(tmp_path):
     path = tmp_path / "1"
     slow = new_version(path)
     unfinished = slow.__enter__()
     with new_version(path) as fast:
         (fast / "fast").touch()
-    assert unfinished.exists()  # not swept up, as what a killed one has left
+    assert unfinished.exists()
     with pytest.raises(FileExistsError, match="A version is never overwritten"):
         slow.__exit__(None, None, None)
     assert [file.name for file in path.iterdir()] == ["fast"]

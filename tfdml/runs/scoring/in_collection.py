@@ -1,6 +1,5 @@
 """What images find in a collection that `tfdml.scale` embedded, as their gallery."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,10 +75,4 @@ def _own(gallery, split):
     if files is not None:
         warn_of_copies(files, gallery.paths(), f"images of the gallery {folder}")
         return gallery.ids_of(files)
-    if split.holds_records:
-        warnings.warn(
-            "the cache does not state the files that it was made of, so that images that are "
-            f"in the gallery {folder} find themselves: write the cache again",
-            stacklevel=2,
-        )
     return np.full((len(split.labels), 1), -1)

@@ -78,7 +78,7 @@ def load_images(options, model):
 
 
 def files_of(split):
-    """The files of the images, of a cache those that it was made of; None if it states none."""
+    """The files of the images, of a cache those that it was made of; None of images in memory."""
     if split.holds_records:
         return sources_of(split.images)
     return split.images.tolist() if split.holds_paths else None

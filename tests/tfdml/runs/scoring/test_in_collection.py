@@ -127,14 +127,6 @@ def test_images_of_a_cache_do_not_find_their_files(photos, version, tmp_path, ca
     name = "evaluation_in_large_cache_cache"
     scores(version, *data, name=name)
     assert "15 of the 20 images are in the gallery" in capsys.readouterr().out
-    index = tmp_path / "cache" / "index.npz"
-    with np.load(index) as arrays:  # as in caches of earlier versions
-        np.savez(index, **{name: arrays[name] for name in arrays.files if name != "source"})
-    unknown = (
-        "the cache does not state the files .* in the gallery large find themselves: write the"
-    )
-    with pytest.warns(UserWarning, match=unknown):
-        scores(version, *data, name=name)
 
 
 def test_a_gallery_has_the_images_that_could_be_read(photos, version, tmp_path):

@@ -1,0 +1,13 @@
+from .class_proxies import ClassProxies as ClassProxies
+from .density_targets import DensityTargets as DensityTargets
+from .draws import ClassSampler as ClassSampler
+from .draws import Draws as Draws
+from .draws import Dropout as Dropout
+from .embedding_memory import EmbeddingMemory as EmbeddingMemory
+from .fused_batch_normalization import FusedBatchNormalization as FusedBatchNormalization
+from .generalized_mean import GeneralizedMean as GeneralizedMean
+from .grouped_conv2d import GroupedConv2D as GroupedConv2D
+from .local_response_normalization import LocalResponseNormalization as LocalResponseNormalization
+from .mirror_average import MirrorAverage as MirrorAverage
+from .pddm import PDDM as PDDM
+from .unit_length import UnitLength as UnitLength
