@@ -25,23 +25,37 @@ class Checkpoint(keras.callbacks.Callback):
 
     Args:
         path: Path of the file, ending in `.keras`.
+        whole: Model to save, of which a part is trained; the trained one if None.
+        seconds: Least time between two saves, but for the last.
 
     Raises:
         ValueError: If it does not end in `.keras`.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, whole=None, seconds=0):
         super().__init__()
-        self.path = pathlib.Path(path)
+        self.path, self.whole, self.seconds = pathlib.Path(path), whole, seconds
         check(self.path.suffix == ".keras", "`path` must end in .keras", path=str(path))
 
     def on_train_begin(self, logs=None):
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._saved, self._is_saved = time.perf_counter(), True
 
     def on_epoch_end(self, epoch, logs=None):
+        self._is_saved = False
+        if time.perf_counter() - self._saved >= self.seconds:
+            self._save()
+
+    def on_train_end(self, logs=None):
+        if not self._is_saved:
+            self._save()
+
+    def _save(self):
         unfinished = self.path.with_name(shortened(self.path.stem, ".unfinished.keras"))
+        _updates(self.model)  # of which the variables of the whole have heard then
         with replacing(self.path, unfinished):
-            self.model.save(unfinished)
+            (self.whole or self.model).save(unfinished)
+        self._saved, self._is_saved = time.perf_counter(), True
 
 
 class WithoutWaiting(keras.callbacks.CallbackList):

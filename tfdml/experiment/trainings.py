@@ -153,7 +153,7 @@ def _validated(recipe, fold, names):
     except FloatingPointError as error:
         print(error)
         return [{**line, **dict.fromkeys(names, 0.0)}]
-    embeddings = runs.embed_scored(run.model, images)
+    embeddings = runs.embed_scored(run.trained, run.seen)
     return [{**line, **retrieval_scores(embeddings, images.test.labels)}]
 
 

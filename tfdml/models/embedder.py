@@ -3,6 +3,7 @@ import os
 import warnings
 
 import keras
+import numpy as np
 
 from tfdml.checks import (
     check,
@@ -204,9 +205,52 @@ def backbone_of(embedder):
         A functional `keras.Model` from the same images to the (batch, features) floats of the
         deepest level. It shares the weights.
     """
+    features = _head(embedder)[0].input
+    return keras.Model(embedder.input, features, name=f"{embedder.name}_backbone")
+
+
+def head_of(embedder):
+    """The part of an embedder of one level behind its backbone: features to embeddings.
+
+    Args:
+        embedder: An embedder of `build_embedder`, trained or not.
+
+    Returns:
+        A functional `keras.Model` from the (batch, features) floats of `backbone_of` to the
+        embeddings. It shares the weights.
+    """
+    layers = _head(embedder)
+    x = inputs = keras.Input(layers[0].input.shape[1:], name="features")
+    for layer in layers:
+        x = layer(x)
+    return keras.Model(inputs, x, name=f"{embedder.name}_head")
+
+
+def start_head(embedder, features):
+    """Makes the embeddings of an embedder the first principal components of its features.
+
+    A head that starts at random ranks worse than the features, and has to learn first what they
+    know. One of more numbers than the features stays as it is.
+
+    Args:
+        embedder: An embedder of `build_embedder`, of one level, with an embedding layer.
+        features: (n, features) floats, those of the training images.
+    """
+    layer = embedder.get_layer("embedding")
+    width, dim = layer.kernel.shape
+    if dim <= width:
+        mean = features.mean(axis=0)
+        _, components = np.linalg.eigh(np.cov(features, rowvar=False))  # the first come last
+        kernel = components[:, : -dim - 1 : -1]
+        layer.set_weights([kernel, -mean @ kernel])
+
+
+def _head(embedder):
+    """The layers of an embedder behind its deepest features, in order."""
     levels = number_of_levels(embedder)
-    embedding = embedder.get_layer("embedding" if levels == 1 else f"embedding{levels}")
-    return keras.Model(embedder.input, embedding.input, name=f"{embedder.name}_backbone")
+    suffix = "" if levels == 1 else str(levels)
+    names = {f"{name}{suffix}" for name in ("dropout", "embedding", "unit_length")}
+    return [layer for layer in embedder.layers if layer.name in names]
 
 
 def number_of_levels(embedder):

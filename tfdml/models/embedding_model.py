@@ -13,7 +13,7 @@ from tfdml.checks import Bare, check, check_integer, check_shapes, check_type
 from tfdml.layers.gathering import num_replicas, share_of_replica
 from tfdml.losses import MetricLoss
 from tfdml.models import loss_layers
-from tfdml.models.embedder import warn_of_unit_range
+from tfdml.models.embedder import head_of, warn_of_unit_range
 from tfdml.models.pair_warnings import WarnWithoutPairs, counted_batches, lacks_pairs
 
 Base: Any = keras.Model  # with the steps of JAX and PyTorch
@@ -310,6 +310,19 @@ class EmbeddingModel(Base):
     def from_config(cls, config):
         embedder = keras.saving.deserialize_keras_object(config["embedder"])
         return cls(**{**config, "embedder": embedder})
+
+
+def model_of_head(model):
+    """The `EmbeddingModel` of the `head_of` a compiled one, to train it on features.
+
+    It has the weights, the loss and the optimizer of the whole, of which only the head may be
+    trainable, so that the whole can be saved, and trained on, at any step.
+    """
+    head = EmbeddingModel(head_of(model.embedder))
+    # Without that of the class, which takes no loss of another model.
+    super(EmbeddingModel, head).compile(optimizer=model.optimizer, loss=model.loss)
+    head.loss_layers.extend(model.loss_layers)
+    return head
 
 
 def _check_no_activity_regularizer(embedder):

@@ -1,9 +1,11 @@
 """Networks that others define: presets of KerasHub, `hub:PRESET`, and `module:function`."""
 
+import functools
 import importlib
 import math
 import os
 import sys
+from typing import Any
 
 import keras
 from keras import layers, ops
@@ -13,18 +15,37 @@ from tfdml.layers import GeneralizedMean
 from tfdml.models.backbones import check_colour
 
 _MASK = "mask_token"  # of training on masked images
+_Layer: Any = layers.Layer
 _SIZES = ("image_shape", "input_shape", "position_embedding_shape")
 
 
 @keras.saving.register_keras_serializable("tfdml")
 class PartlyFrozen(layers.Wrapper):
-    """A model whose frozen layers stay frozen where it is saved: those of KerasHub forget it."""
+    """A model whose frozen layers stay frozen where it is saved: those of KerasHub forget it.
 
-    def __init__(self, layer, frozen=(), **kwargs):
+    So do its adapters of a rank, which the layers with the numbers `adapted` have.
+    """
+
+    def __init__(self, layer, frozen=(), adapted=(), rank=None, **kwargs):
         super().__init__(layer, **kwargs)
         parts = layer._flatten_layers()
         for part in (part for number, part in enumerate(parts) if number in frozen):
             part.trainable = False
+        self.adapt(adapted, rank)
+
+    def adapt(self, adapted, rank):
+        """Gives the layers of these numbers adapters, which alone of them are trained."""
+        self.adapted, self.rank = list(adapted), rank
+        parts = self.layer._flatten_layers()
+        for layer in (part for number, part in enumerate(parts) if number in self.adapted):
+            layer.trainable = True
+            if not layer.lora_enabled:  # by the config of a functional model
+                layer.enable_lora(rank)
+            for variable in filter(None.__ne__, (layer._kernel, layer.bias)):
+                variable.trainable = False
+            # Keras would save the kernel with the adapter added, and load an adapter of zeros.
+            layer.save_own_variables = functools.partial(_Layer.save_own_variables, layer)
+            layer.load_own_variables = functools.partial(_Layer.load_own_variables, layer)
 
     def call(self, inputs):
         wanted = self.layer.input
@@ -36,7 +57,37 @@ class PartlyFrozen(layers.Wrapper):
     def get_config(self):
         parts = enumerate(self.layer._flatten_layers())
         frozen = [number for number, part in parts if not part.trainable]
-        return {**super().get_config(), "frozen": frozen}
+        own = {"frozen": frozen, "adapted": self.adapted, "rank": self.rank}
+        return {**super().get_config(), **own}
+
+
+def add_adapters(embedder, rank):
+    """Gives a frozen backbone of an embedder adapters (LoRA), low-rank changes of its kernels.
+
+    They stand at the queries and values of the attention of a preset, and at all `Dense` and
+    `EinsumDense` layers of the network of a function. The backbone stays as it is.
+
+    Args:
+        embedder: An embedder of `build_embedder` by a preset or a function.
+        rank: Of the changes.
+
+    Raises:
+        ValueError: If the backbone has no such layers.
+
+    Source:
+        Hu et al. LoRA: low-rank adaptation of large language models. ICLR 2022.
+    """
+    [wrapper] = (part for part in embedder._flatten_layers() if isinstance(part, PartlyFrozen))
+    names = getattr(wrapper.layer, "default_lora_layer_names", lambda: None)()
+    adapted = [
+        number
+        for number, part in enumerate(wrapper.layer._flatten_layers())
+        if isinstance(part, (layers.Dense, layers.EinsumDense))
+        and (names is None or part.name in names)
+    ]
+    expectation = "adapters need a backbone with attention or dense layers: tune its head, or fully"
+    check(adapted, expectation, backbone=wrapper.layer.name)
+    wrapper.adapt(adapted, rank)
 
 
 def named_features(backbone, inputs, pooling=None):

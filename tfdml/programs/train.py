@@ -71,14 +71,16 @@ def fit(run):
     if "trained" in scores and scores.get("steps") == steps:  # stopped in the export
         return scores
     if not scores:
-        scores = {**run.images.counts, "untrained": score(run, "Scoring the untrained embedder")}
+        scores = {**run.images.counts, **runs.score_untrained(run)}
         run.keep_scores(scores)
     began = time.perf_counter()
+    if run.recipe.tune == "frozen":
+        run.keep_model()
     if steps:
         run.train(runs.watching_callbacks(run))
     seconds = time.perf_counter() - began
     if steps:
-        scores |= {"steps": steps, "trained": score(run, "Scoring the trained embedder")}
+        scores |= {"steps": steps, **runs.score_trained(run)}
         scores |= runs.judged(scores)
     scores |= {
         "scored_classes": "validation" if run.recipe.validation_share else "test",
@@ -91,12 +93,6 @@ def fit(run):
     return scores
 
 
-def score(run, title):
-    """Scores of the images that are not trained on."""
-    print(title, flush=True)
-    return runs.score(runs.embed_scored(run.model, run.images), run.images, run.model)
-
-
 def report(run, scores):
     """Draws the training, and prints its scores and what to try where they did not rise."""
     recipe = run.recipe
@@ -107,10 +103,15 @@ def report(run, scores):
     if recipe.steps > start:
         steps += f", the last {recipe.steps - start:,}" if start else ""
         steps += f" in {scores['train_seconds']:.0f} s"
-    print(
-        f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {recipe.loss}, "
-        f"{steps}:\n{runs.scores_table(scores)}"
-    )
+    shown = {stage: scores[stage] for stage in runs.STAGES if stage in scores}
+    what = f"{recipe.loss}, {steps}"
+    if recipe.tune == "frozen":  # the untrained embedder is no other
+        what = f"features of {recipe.backbone}"
+        del shown["untrained"]
+    print(f"\nUnseen {scores['scored_classes']} classes of {recipe.dataset}; {what}:")
+    print(runs.scores_table(shown))
+    if "trained_minus_frozen" in scores:
+        print(runs.gain_text(scores["trained_minus_frozen"]))
     failures = " ".join(runs.failures(scores))
     if failures:
         print(f"\n{failures} Try first:")

@@ -90,6 +90,8 @@ class Devices:
         """Raises a ValueError for a recipe that these devices cannot train."""
         if self.replicas == 1:
             return
+        several = recipe.tune in ("full", "lora")
+        recipe.check(several, "`tune` head and frozen are for one device")
         even = recipe.sampler not in ("groups", "whole_classes")
         batches = f"those of `sampler` {recipe.sampler} vary in size"
         recipe.check(even, f"several devices divide batches evenly, and {batches}")

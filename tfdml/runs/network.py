@@ -13,8 +13,11 @@ from tfdml import losses
 from tfdml.checks import check
 from tfdml.models import EmbeddingModel, backbone_of
 from tfdml.models.backbones import most_levels
-from tfdml.models.embedder import check_pooling, dropout_of_levels
+from tfdml.models.embedder import check_pooling, dropout_of_levels, head_of, start_head
+from tfdml.models.embedding_model import model_of_head
+from tfdml.models.hub import add_adapters
 from tfdml.models.precision import built_with, in_float32
+from tfdml.runs.features import Features
 from tfdml.runs.folders import CHECKPOINT, source_of
 from tfdml.runs.recipe import CLASS_SAMPLERS
 from tfdml.runs.run_batches import images_to_score
@@ -28,6 +31,8 @@ def check_network(recipe):
     check(levels <= most, expectation, levels=levels)
     expectation = f"`levels` must be those of loss {recipe.loss!r}, {loss.levels}"
     recipe.check(loss.levels in (1, levels), expectation)
+    expectation = "`tune` must be full for several levels"
+    recipe.check(recipe.tune == "full" or levels == 1, expectation)
     if levels > 1:
         expectation = "`embedding_dim` must be a number where there are several levels"
         check(recipe.embedding_dim is not None, expectation, embedding_dim=None, levels=levels)
@@ -56,7 +61,7 @@ def build_model(recipe, split, dataset):
             recipe.embedding_dim,
             input_shape=dataset.image_size,
             weights=recipe.weights,
-            normalize=loss.normalize,
+            normalize=loss.normalize or recipe.tune == "frozen",
             levels=levels_of(recipe, loss),
             dropout=recipe.dropout,
             mirror=recipe.mirror,
@@ -67,7 +72,20 @@ def build_model(recipe, split, dataset):
     if recipe.init_from:
         copy_weights(recipe, embedder)
     width = embedder.output_shape[-1]
-    _prepare_loss(loss, recipe, embedder, split, dataset)
+    if recipe.tune == "frozen":
+        model.compile("sgd", loss=loss)
+        return model
+    trained = embedder
+    if recipe.tune in ("head", "lora"):
+        backbone_of(embedder).trainable = False
+    if recipe.tune == "lora":
+        add_adapters(embedder, recipe.lora_rank)
+    if recipe.tune == "head":
+        split = Features(embedder, dataset).of_split(split, recipe.views, recipe.seed)
+        if not recipe.init_from:
+            start_head(embedder, split.inputs)
+        trained = head_of(embedder)
+    _prepare_loss(loss, recipe, trained, split, dataset)
     model.compile(optimizer=_optimizer_of(recipe, embedder, loss), loss=loss)
     # What a loss cannot be computed from, it says now, before the run has a folder.
     loss([0, split.num_classes - 1], keras.ops.zeros((2, width)))
@@ -89,7 +107,9 @@ def _prepare_loss(loss, recipe, embedder, split, dataset):
     loss.prepare(
         split.labels,
         embeddings=lambda: embeddings_of(embedder),
-        features=lambda: embeddings_of(backbone_of(embedder)),
+        features=lambda: (
+            embeddings_of(backbone_of(embedder)) if split.inputs is None else split.inputs
+        ),
     )
     loss.check_run(**sizes, steps=recipe.steps)
 
@@ -143,9 +163,27 @@ def levels_of(recipe, loss):
     return recipe.levels or loss.levels
 
 
+def trained_part(recipe, model, images):
+    """The model that a run trains, and the `Images` that it takes: all, or the head on features."""
+    if recipe.tune != "head":
+        return model, images
+    features = Features(model.embedder, images.dataset)
+    train = features.of_split(images.train, recipe.views, recipe.seed)
+    return model_of_head(model), images._replace(train=train, test=features.of_split(images.test))
+
+
 def embed_scored(model, images):
     """The embeddings of the images to score, in float32."""
     return _predict(in_float32(model.embedder), images.test, images.dataset)
+
+
+def embed_with_features(model, images):
+    """As `embed_scored`, and the features of the backbone before them, in one pass."""
+    if images.test.inputs is not None:
+        return embed_scored(model, images), images.test.inputs
+    embedder = in_float32(model.embedder)
+    both = keras.Model(embedder.input, [embedder.output, backbone_of(embedder).output])
+    return _predict(both, images.test, images.dataset)
 
 
 def _predict(network, split, dataset):
@@ -161,7 +199,8 @@ def load_checkpoint(recipe, folder):
     model = read_model(path)
     if model.micro_batch is None:
         model.jit_compile = None  # to be chosen for the devices of today
-    model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
+    if recipe.learning_rate:  # not of frozen features
+        model.optimizer.learning_rate = learning_rate(recipe)  # over the steps of today
     return model
 
 

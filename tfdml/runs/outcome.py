@@ -8,29 +8,68 @@ from matplotlib.figure import Figure
 from sklearn.metrics import roc_auc_score
 
 import pipelines
-from tfdml.evaluation import apart, recall_at_k
+from tfdml.evaluation import apart, paired_bootstrap, retrieval_scores_per_query
+from tfdml.evaluation.comparison import ScoredQueries, load_queries, save_queries
+from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.evaluation.pair_scores import sample_pairs
 from tfdml.files import read_text
+from tfdml.runs.folders import FROZEN
+from tfdml.runs.network import embed_scored, embed_with_features
 from tfdml.runs.recipe import FEW_CLASSES
 
+STAGES = {"untrained": "o--", "frozen": "s:", "trained": "o-"}  # and their lines in the plot
 NEIGHBOURS = (1, 2, 4, 8)
 PAIRS = 2000  # of each kind, to judge a learned similarity by
 FEW_STEPS = 500  # of which some losses change little
 COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 
 
-def score(embeddings, images, model):
-    """{`recall@K` or `similarity_auc`: float} of the images to score.
+def score(embeddings, images, model=None):
+    """{`recall@K` or `similarity_auc`: float} of the images to score, and `ScoredQueries`.
 
-    The second is the area under the ROC curve of a similarity that the loss learned.
+    The second is the area under the ROC curve of a similarity that the loss of a model learned.
     """
     counts = [k for k in NEIGHBOURS if k <= pipelines.rows_to_find(images.test, images.queries)]
     data, gallery = apart(embeddings, images.test.labels, images.queries)
-    recalls = recall_at_k(*data, k=counts, **gallery)
-    scores = {f"recall@{k}": recall for k, recall in recalls.items()}
-    if model.loss.traits.learns_similarity:
+    hits = retrieval_scores_per_query(*data, k=counts, metrics="recall", **gallery)
+    scores = {name: float(values.mean()) for name, values in hits.items()}
+    if model and model.loss.traits.learns_similarity:
         scores["similarity_auc"] = similarity_auc(embeddings, images.test.labels, model.similarity)
-    return scores
+    return scores, ScoredQueries({"recall@1": hits["recall@1"]}, data[1], {})
+
+
+def score_untrained(run):
+    """{stage: scores} of the images that a `Run` does not train on, before the training.
+
+    With trained weights also those of the frozen features, whose hits its folder keeps.
+    """
+    print("Scoring the untrained embedder", flush=True)
+    if not run.recipe.has_frozen:
+        return {"untrained": score(embed_scored(run.trained, run.seen), run.images, run.model)[0]}
+    embeddings, features = embed_with_features(run.trained, run.seen)
+    untrained, _ = score(embeddings, run.images, run.model)
+    frozen, queries = score(unit_rows(features), run.images)
+    save_queries(run.folder / FROZEN, queries.values, queries.labels, images={})
+    return {"untrained": untrained, "frozen": frozen}
+
+
+def score_trained(run):
+    """As `score_untrained`, after the training, and the `paired_bootstrap` of both."""
+    print("Scoring the trained embedder", flush=True)
+    embeddings = embed_scored(run.trained, run.seen)
+    trained, queries = score(embeddings, run.images, run.model)
+    path = run.folder / FROZEN
+    if not path.is_file():
+        return {"trained": trained}
+    frozen = load_queries(path)
+    gain = paired_bootstrap(queries.values, frozen.values, frozen.labels)["recall@1"]
+    return {"trained": trained, "trained_minus_frozen": gain}
+
+
+def gain_text(gain):
+    """A line of text of `trained_minus_frozen`."""
+    numbers = "{difference:+.4f} [{low:+.4f}, {high:+.4f}]".format(**gain)
+    return f"Recall@1, trained minus frozen: {numbers}, 95 % bootstrap interval over classes"
 
 
 def similarity_auc(embeddings, labels, similarity):
@@ -54,6 +93,10 @@ def failures(scores):
     before, after = (scores.get(stage, {}).get("recall@1") for stage in ("untrained", "trained"))
     if after is not None and after <= before and after < 1:
         yield f"Training did not raise Recall@1: {before:.4f} → {after:.4f}."
+    gain = scores.get("trained_minus_frozen", {"low": 1})
+    if gain["low"] <= 0 and after < 1:
+        lost = "lost to" if gain["high"] < 0 else "did not show a gain over"
+        yield f"Training {lost} the frozen features."
     if scores.get("similarity_collapsed"):
         auc = scores["trained"]["similarity_auc"]
         yield (
@@ -85,7 +128,7 @@ def plot_training(log, scores, path):
     numbers, label = [int(row["epoch"]) + 1 for row in epochs], "epoch (checkpoint interval)"
     loss_axes.plot(numbers, [float(row["loss"]) for row in epochs], marker=".")
     loss_axes.set(title="Training loss", xlabel=label, ylabel="loss")
-    for stage, style in (("untrained", "o--"), ("trained", "o-")):
+    for stage, style in ((stage, style) for stage, style in STAGES.items() if stage in scores):
         names = [name for name in scores[stage] if name.startswith("recall@")]
         score_axes.plot(names, [scores[stage][name] for name in names], style, label=stage)
     score_axes.set(title="Unseen classes", ylim=(0, 1))

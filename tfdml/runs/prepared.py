@@ -92,6 +92,8 @@ class Run:
     devices: Devices
     images: Images
     model: Any  # compiled `EmbeddingModel`
+    trained: Any  # the part of it that is trained
+    seen: Images  # what this part takes
     batches: Any  # `tf.data.Dataset`, from the step of the model on
     callbacks: list  # that the batches need
     earlier: list  # names of the classes of the run that it starts from
@@ -133,7 +135,7 @@ class Run:
             # Before what saves or scores a model.
             stops = [tfdml.callbacks.StopOnNaN(), tfdml.callbacks.StopAt(recipe.steps)]
             self.devices.fit(
-                self.model,
+                self.trained,
                 self.batches,
                 steps_per_epoch=interval,
                 initial_epoch=math.ceil(self.step / interval),
@@ -198,12 +200,17 @@ def _built(recipe, devices, images, before, folder):
     model = folder and runs.load_checkpoint(recipe, folder)
     step = 0 if model is None else int(model.optimizer.iterations)
     # Before the model: a sampler may reject the images, and some losses embed all of them.
-    data = images.train, images.dataset
-    batches, callbacks = runs.training_batches(recipe, step, *data, devices.part)
+    data, batches, callbacks = (images.train, images.dataset), None, []
+    if recipe.tune != "frozen":
+        batches, callbacks = runs.training_batches(recipe, step, *data, devices.part)
     if model is None:
         model = runs.build_model(recipe, *data)
-        recipe = runs.with_loss_options(recipe)
-    return Run(recipe, devices, images, model, batches, callbacks, before)
+        if recipe.tune != "frozen":
+            recipe = runs.with_loss_options(recipe)
+    trained, seen = runs.trained_part(recipe, model, images)
+    if seen is not images:
+        batches, callbacks = runs.training_batches(recipe, step, seen.train, images.dataset)
+    return Run(recipe, devices, images, model, trained, seen, batches, callbacks, before)
 
 
 def _keep(run, folder, resume, held):

@@ -19,7 +19,8 @@ def scores_table(scores, columns=None):
     widths = {name: max(10, len(name) + 2) for name in names}
     rows = [" " * width + "".join(f"{name:>{widths[name]}}" for name in names)]
     for title, values in sets.items():
-        cells = (f"{values[name]:{widths[name]}.4f}" for name in names)
+        texts = {name: f"{value:.4f}" for name, value in values.items()}
+        cells = (f"{texts.get(name, ''):>{widths[name]}}" for name in names)
         rows.append(f"{title:{width}}" + "".join(cells))
     return "\n".join(rows)
 

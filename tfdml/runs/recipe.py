@@ -21,6 +21,12 @@ from tfdml.serving.options import ExportOptions
 USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
+OF_TRAINING = ("loss", "loss_options", "augmentation", "levels", "dropout", "freeze_batch_norm")
+OF_TRAINING += ("views", "classes_per_batch", "images_per_class", "micro_batch", "sampler")
+OF_TRAINING += ("sampler_options", "precision", "optimizer", "learning_rate", "warmup_steps")
+OF_TRAINING += ("schedule", "decay_factor", "decay_every", "weight_decay", "clip_value")
+OF_TRAINING += ("clip_norm", "head_multiplier", "head_steps", "exit_multiplier")
+OF_TRAINING += ("bias_multiplier", "checkpoint_every")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +69,13 @@ class Recipe(Settings):
         weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
         init_from: Run or `.keras` file whose embedder is trained further (fine-tuning), with its
             backbone, `embedding_dim` and `levels`; for `small_cnn` and several levels `image_size`.
+        tune: `full` trains the whole network. `head` embeds every image once by the backbone, keeps
+            these features beside the runs and trains the layers behind them alone, in seconds.
+            `lora` trains these and adapters of the backbone, low-rank changes of the queries and
+            values of its attention, or of all dense layers of your own network. `frozen` trains
+            nothing: it scores and exports the features as they are.
+        lora_rank: Rank of the adapters.
+        views: Random augmented views of each training image whose features `head` trains on too.
         embedding_dim: Dimensions of the embedding of each level; null for the features themselves.
         levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
             of the backbone 2 or 3. If not given, that of the loss: 3 for hdc, 1 for others.
@@ -102,7 +115,7 @@ class Recipe(Settings):
             that overflow are skipped.
         optimizer: `adam` or `sgd` (momentum 0.9).
         learning_rate: Initial learning rate. If not given, 1e-4 for a network with trained weights
-            (`weights` or `init_from`) or fewer than 10 training classes, else 1e-3.
+            (`weights` or `init_from`), a head, or fewer than 10 training classes, else 1e-3.
         warmup_steps: Steps in which the learning rate rises from 0 to `learning_rate`.
         schedule: `cosine` (falls to 0 over the rest of the run), `constant`, or `step` (multiplied
             by `decay_factor` every `decay_every` steps).
@@ -124,7 +137,7 @@ class Recipe(Settings):
         bias_multiplier: Further factor of the learning rate of all biases; 2 in Caffe's models.
         steps: Number of updates; 0 scores and exports the network as it is initialised.
         checkpoint_every: Updates between checkpoints, and between the points of the logs; as many
-            a crash loses at most. The last interval may be shorter.
+            a crash loses at most, of a head those of a minute. The last interval may be shorter.
         validation_share: Share of the training classes that is held out, the last in order. If
             above 0, they are scored in place of the test classes, to choose settings; use 0 for the
             final run.
@@ -155,6 +168,9 @@ class Recipe(Settings):
     backbone: str = "small_cnn"
     weights: str | None = None
     init_from: str | None = None
+    tune: Literal["full", "lora", "head", "frozen"] = "full"
+    lora_rank: PositiveInt = 8
+    views: Count = 0
     embedding_dim: PositiveInt | None = 128
     levels: Literal[1, 2, 3] | None = None
     dropout: Share | list[Share] = 0.0
@@ -191,6 +207,25 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
+        if self.tune == "frozen":
+            needless = "`{name}` must be left out with `tune` frozen, which trains nothing"
+            self.check_default(OF_TRAINING, needless)
+            for name, value in {"embedding_dim": None, "steps": 0}.items():
+                unset = getattr(self, name) in (value, getattr(Recipe, name))
+                self.check(unset, needless.format(name=name))
+                vars(self)[name] = value
+        if self.tune == "lora":
+            adaptable = "`tune` lora is for presets of KerasHub and functions, `hub:PRESET` and "
+            adaptable += "`module:function`, with attention or dense layers: use head or full"
+            self.check(":" in self.backbone, adaptable, "backbone")
+        else:
+            self.check_default(["lora_rank"], "`{name}` is for `tune` lora")
+        heads = self.tune == "head"
+        self.check(heads or not self.views, "`views` are for `tune` head")
+        learns = not heads or self.embedding_dim is not None
+        self.check(learns, "`embedding_dim` must be a number for `tune` head, which trains it")
+        shown = not (heads and self.augmentation) or self.views
+        self.check(shown, "`augmentation` needs `views` where `tune` is head")
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
@@ -220,6 +255,8 @@ class Recipe(Settings):
 
     def completed(self, num_classes):
         """The recipe with a number for every setting that was not given, and {name: reason}."""
+        if self.tune == "frozen":
+            return self, {}
         start = "for a network that starts at random"
         pretrained = self.is_pretrained and not self.init_from
         if pretrained:
@@ -227,6 +264,9 @@ class Recipe(Settings):
         elif self.init_from:
             start = f"for a network that starts from {self.init_from}"
         rate = (1e-4 if pretrained or self.init_from else 1e-3, start)
+        if self.tune == "head":
+            pretrained, start = False, "for a head on features"
+            rate = (1e-4, start)
         if num_classes < FEW_CLASSES:
             rate = (1e-4, f"as a network overfits {num_classes} classes")
         classes, reason = USUAL_CLASSES, "the default"
@@ -251,6 +291,11 @@ class Recipe(Settings):
     def is_pretrained(self):
         """Whether the backbone starts from trained weights."""
         return is_pretrained(self.backbone, self.weights)
+
+    @property
+    def has_frozen(self):
+        """Whether the features of the backbone before the training are scored beside."""
+        return self.is_pretrained or self.tune != "full"
 
     @property
     def batch_size(self):

@@ -97,7 +97,8 @@ def parse(arguments):
             return _resumed(parser, given.run, arguments), True, devices
         recipe = parser.recipe_in(given)
         if recipe.run is None:
-            name = folders.free_name(f"{recipe.dataset}_{recipe.loss}")
+            what = "frozen" if recipe.tune == "frozen" else recipe.loss
+            name = folders.free_name(f"{recipe.dataset}_{what}")
             recipe = dataclasses.replace(recipe, run=name)
         elif devices.is_chief and folders.is_taken(recipe.run):
             parser.error(f"run {recipe.run!r} exists. Choose another --run, or go on with --resume")

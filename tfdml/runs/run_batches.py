@@ -27,14 +27,21 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         "shuffled": lambda: pipelines.Shuffled(batch),
         "pairs": lambda: pipelines.Pairs(batch, **options | {"hard_neighbours": neighbours}),
     }[recipe.sampler]()
-    reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
-    kept = total_memory() / 4 if recipe.cache == "auto" else 0
-    kept = kept if math.isfinite(kept) else 0  # of systems that do not state it
+    reader, kept = None, 0
+    if split.inputs is None:
+        reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
+        kept = total_memory() / 4 if recipe.cache == "auto" else 0
+        kept = kept if math.isfinite(kept) else 0  # of systems that do not state it
     return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part, kept), callbacks
 
 
 def images_to_score(split, dataset):
-    """The images of a split, as the served model sees them, in batches that fit the memory."""
+    """The images of a split, as the served model sees them, in batches that fit the memory.
+
+    Of a split of features, these.
+    """
+    if split.inputs is not None:
+        return pipelines.evaluation_batches(split)
     size, preprocessing = dataset.image_size, dataset.preprocessing
     batch = fitting_batch_size(size)
     return pipelines.evaluation_batches(split, size, batch, preprocessing=preprocessing)

@@ -20,7 +20,7 @@ from tfdml.runs.run_batches import images_to_score
 
 def watching_callbacks(run):
     """The callbacks of a `Run` that is kept, in this order."""
-    recipe, images, loss = run.recipe, run.images, run.model.loss
+    recipe, images, loss = run.recipe, run.seen, run.model.loss
     interval, start, logs = recipe.checkpoint_every, run.step, run.folder / "logs"
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
@@ -37,7 +37,8 @@ def watching_callbacks(run):
     if start:
         _drop_rows(log, math.ceil(start / interval))
     yield keras.callbacks.CSVLogger(str(log), append=start > 0)
-    yield callbacks.Checkpoint(run.folder / CHECKPOINT)
+    seconds = 60 if recipe.tune == "head" else 0  # of which most would go into saving the backbone
+    yield callbacks.Checkpoint(run.folder / CHECKPOINT, run.model, seconds)
     in_terminal = sys.stderr.isatty()  # where the bar is drawn
     yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
 

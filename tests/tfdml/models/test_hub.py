@@ -8,7 +8,7 @@ import pytest
 
 import tfdml
 from tfdml.models import backbone_of, build_embedder
-from tfdml.models.hub import preset_image_size
+from tfdml.models.hub import add_adapters, preset_image_size
 
 keras_hub = pytest.importorskip("keras_hub")
 models = keras_hub.models
@@ -109,6 +109,45 @@ def test_an_embedder_trains_and_is_saved_and_loaded(preset, images, tmp_path):
     assert backbone_of(loaded.embedder).output_shape == backbone_of(model.embedder).output_shape
 
 
+def test_adapters_are_trained_and_the_backbone_stays(preset, images, tmp_path):
+    family, folder, _ = preset
+    embedder = build_embedder(f"hub:{folder}", 4, input_shape=SHAPE)
+    backbone_of(embedder).trainable = False
+    if family == "resnet":
+        with pytest.raises(ValueError, match="adapters need a backbone with attention or dense"):
+            add_adapters(embedder, 1)
+        return
+    add_adapters(embedder, 1)
+    adapters_learn_alone(embedder, images, tmp_path)
+
+
+@pytest.mark.usefixtures("own_backbones")
+def test_adapters_of_a_function_stand_at_its_dense_layers(images, tmp_path):
+    embedder = build_embedder("own_backbones:dense", 4, input_shape=SHAPE)
+    backbone_of(embedder).trainable = False
+    add_adapters(embedder, 2)
+    adapters_learn_alone(embedder, images, tmp_path)
+
+
+def adapters_learn_alone(embedder, images, tmp_path):
+    model, labels = tfdml.EmbeddingModel(embedder), np.array([0, 0, 1, 1, 2, 2])
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="triplet")
+    learned = [variable.path for variable in model.trainable_variables]
+    assert all("lora_kernel" in path or path.startswith("embedding/") for path in learned)
+    before = {v.path: np.array(v) for v in embedder.variables}
+    for _ in range(2):  # the first moves one of the two factors alone
+        model.fit(images, labels, shuffle=False, verbose=0)
+    for variable in embedder.variables:
+        same = np.array_equal(before[variable.path], variable)
+        assert same == (variable.path not in learned), variable.path
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert len(loaded.trainable_variables) == len(learned)
+    for each in (model, loaded):
+        each.fit(images, labels, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(loaded.embed(images), model.embed(images))
+
+
 def test_other_image_sizes_resize_the_positions(preset):
     family, folder, features = preset
     shape = (56, 56, 3)
@@ -175,11 +214,30 @@ def test_without_keras_hub_it_says_how_to_install_it(monkeypatch):
         build_embedder("hub:dinov2_base", input_shape=SHAPE)
 
 
-def test_a_function_gives_the_backbone(monkeypatch, tmp_path, images):
-    code = "import keras\ndef small(shape):\n    inputs = keras.Input(shape)\n    "
-    code += "return keras.Model(inputs, keras.layers.Conv2D(5, 3)(inputs / 255))\n"
-    (tmp_path / "own_backbones.py").write_text(code)
+OWN = """
+import keras
+
+def small(shape):
+    inputs = keras.Input(shape)
+    return keras.Model(inputs, keras.layers.Conv2D(5, 3)(inputs / 255))
+
+def dense(shape):
+    inputs = keras.Input(shape)
+    x = keras.layers.AveragePooling2D(7)(inputs / 255)
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(8, "relu")(x))
+    return keras.Model(inputs, keras.layers.Dense(6)(x))
+"""
+
+
+@pytest.fixture
+def own_backbones(monkeypatch, tmp_path):
+    (tmp_path / "own_backbones.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_backbones", raising=False)
+
+
+@pytest.mark.usefixtures("own_backbones")
+def test_a_function_gives_the_backbone(images):
     embedder = build_embedder("own_backbones:small", 4, input_shape=SHAPE)
     assert embedder.predict(images, verbose=0).shape == (6, 4)
     with pytest.raises(ValueError, match="has no attribute"):

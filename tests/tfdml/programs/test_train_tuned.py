@@ -1,0 +1,113 @@
+"""Runs that train a part of the network: the head on features, adapters, or nothing."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from small_runs import SMALL, run, scores_of
+
+import pipelines
+from tfdml.models import backbone_of
+from tfdml.runs.features import Features
+from tfdml.serving.exported import load_signatures
+
+OWN = """
+import keras
+
+def dense(shape):
+    inputs = keras.Input(shape)
+    x = keras.layers.Dense(8, "relu")(keras.layers.Flatten()(inputs / 16))
+    return keras.Model(inputs, keras.layers.Dense(6)(x))
+"""
+SHORT = ["--loss", "triplet", "--checkpoint_every", "5", "--schedule", "constant", *SMALL]
+KINDS = {
+    "head": ["--tune", "head", *SHORT],
+    "lora": ["--tune", "lora", "--lora_rank", "2", "--backbone", "own_dense:dense", *SHORT],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder of a run of each kind, and what they printed."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "own_dense.py").write_text(OWN)
+    printed = {
+        kind: run("--run", kind, *options, "--steps", "10", cwd=folder)
+        for kind, options in KINDS.items()
+    }
+    return folder, printed
+
+
+def checkpoint(folder, name):
+    return keras.models.load_model(folder / "runs" / name / "checkpoint.keras")
+
+
+def served(folder, name, images):
+    embed = load_signatures(folder / "saved_models" / name / "1")["embed_images"]
+    return embed(images=images.astype("float32"))["embedding"].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_is_trained_and_the_whole_saved_and_served(kind, runs):
+    folder, _ = runs
+    images, model = pipelines.load("digits").test.images[:9], checkpoint(folder, kind)
+    layers = {re.sub(r"_\d+$", "", v.path.split("/")[-2]) for v in model.trainable_variables}
+    assert layers == {"head": {"embedding"}, "lora": {"embedding", "dense"}}[kind]
+    np.testing.assert_allclose(served(folder, kind, images), model.embed(images), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_scores_stand_beside_those_of_the_frozen_features(kind, runs):
+    folder, printed = runs
+    scores = scores_of(folder / "runs" / kind)
+    gain = scores["trained_minus_frozen"]
+    recall = {stage: scores[stage]["recall@1"] for stage in ("frozen", "trained")}
+    assert gain["difference"] == pytest.approx(recall["trained"] - recall["frozen"])
+    assert gain["low"] <= gain["difference"] <= gain["high"]
+    assert f"frozen       {recall['frozen']:.4f}" in printed[kind]
+    assert "95 % bootstrap interval over classes" in printed[kind]
+    assert ("the frozen features. Try" in printed[kind]) == (gain["low"] <= 0)
+
+
+@pytest.mark.usefixtures("without_export")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_goes_on_as_if_it_had_not_stopped(kind, runs, monkeypatch):
+    folder, _ = runs
+    monkeypatch.setattr(Features, "_embed", None)  # all features are in the file
+    name = f"{kind}_stopped"
+    run("--run", name, *KINDS[kind], "--steps", "5", cwd=folder)
+    run("--run", name, "--resume", "--steps", "10", cwd=folder)
+    images = pipelines.load("digits").test.images
+    embeddings = [checkpoint(folder, each).embed(images) for each in (kind, name)]
+    np.testing.assert_array_equal(*embeddings)
+
+
+def test_features_are_those_of_the_backbone_and_of_views(runs, monkeypatch):
+    folder, _ = runs
+    monkeypatch.chdir(folder)
+    dataset, embedder = pipelines.load("digits"), checkpoint(folder, "head").embedder
+    split = dataset.train.subset(np.arange(7))
+    features = Features(embedder, dataset)
+    plain, shown = features.of_split(split), features.of_split(split, views=2)
+    images = split.images.astype("float32")
+    expected = backbone_of(embedder).predict(images, verbose=0)
+    np.testing.assert_allclose(plain.inputs, expected, atol=1e-5)
+    np.testing.assert_array_equal(shown.inputs[:7], plain.inputs)
+    np.testing.assert_array_equal(shown.labels, np.tile(split.labels, 3))
+    assert np.abs(np.diff(shown.inputs.reshape(3, 7, -1), axis=0)).max(axis=(1, 2)).min() > 1e-3
+    next(folder.glob("runs/features_*.npz")).write_bytes(b"damaged")
+    np.testing.assert_array_equal(features.of_split(split, views=2).inputs, shown.inputs)
+
+
+def test_frozen_features_are_scored_and_exported(tmp_path):
+    printed = run("--dataset", "digits", "--tune", "frozen", cwd=tmp_path)
+    images, model = pipelines.load("digits").test.images[:9], checkpoint(tmp_path, "digits_frozen")
+    features = backbone_of(model.embedder).predict(images.astype("float32"), verbose=0)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    np.testing.assert_allclose(served(tmp_path, "digits_frozen", images), features, atol=1e-5)
+    settings = yaml.safe_load((tmp_path / "runs/digits_frozen/config.yaml").read_text())
+    assert (settings["embedding_dim"], settings["steps"]) == (None, 0)
+    assert "features of small_cnn:" in printed
+    assert "untrained  " not in printed

@@ -1,0 +1,142 @@
+"""Features of a frozen backbone: embedded once, kept beside the runs, and found again."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import pipelines
+import tfdml
+from pipelines.loading import named
+from tfdml.checks import check_fits
+from tfdml.files import replacing
+from tfdml.models import backbone_of
+from tfdml.models.precision import in_float32
+from tfdml.runs.folders import RUNS
+from tfdml.runs.run_batches import images_to_score
+from tfdml.serving.bounded_batches import fitting_batch_size
+
+
+@dataclasses.dataclass(frozen=True)
+class _InOrder:
+    """A sampler of all rows in turn, from the first again after the last."""
+
+    batch_size: int
+
+    def indices(self, split, seed, step):
+        rows = len(split.labels)
+        first = tf.cast(step, tf.int64) % -(-rows // self.batch_size) * self.batch_size
+        return tf.range(first, tf.minimum(first + self.batch_size, rows))
+
+
+class Features:
+    """The features that the backbone of an embedder has of images, as a dataset makes them.
+
+    Rows that any run has embedded are read from a file in `runs`, named by the backbone with its
+    weights and by the preprocessing, if the files of the images are unchanged.
+    """
+
+    def __init__(self, embedder, dataset):
+        self._dataset = dataset
+        self._network = _network_of(embedder)
+        self._path = RUNS / f"features_{_digest_of(self._network, dataset.preprocessing)}.npz"
+
+    def of_split(self, split, views=0, seed=0):
+        """A split with the features in place of the images, then those of random views of each."""
+        stamps = _stamps(split)
+        kinds = ["", *(f"{seed} {view} {self._dataset.augmentation}" for view in range(views))]
+        whole = "".join(stamps)  # draws depend on the place of an image
+        wanted = [
+            stamps if not kind else [_digest(stamp, kind, whole) for stamp in stamps]
+            for kind in kinds
+        ]
+        width = self._network.output_shape[-1]
+        check_fits(4 * len(kinds) * len(stamps) * width, "the features", images=len(stamps))
+        known, rows = self._read(width)
+        place = {stamp: row for row, stamp in enumerate(known)}
+        for view, names in enumerate(wanted):
+            missing = np.array([name not in place for name in names])
+            if missing.any():
+                chosen = missing if view == 0 else np.full(len(names), True)
+                found = self._embed(split.subset(chosen), view - 1, seed)
+                added = np.flatnonzero(chosen)
+                place |= {names[row]: len(rows) + i for i, row in enumerate(added)}
+                rows = np.concatenate([rows, found])
+                known = [*known, *(names[row] for row in added)]
+                self._write(known, rows)
+        rows = rows[[place[name] for names in wanted for name in names]]
+        tiled = {"labels": np.tile(split.labels, len(kinds))}
+        if split.super_labels is not None:
+            tiled["super_labels"] = np.tile(split.super_labels, len(kinds))
+        without = dict.fromkeys(("images", "boxes", "warped"))
+        return dataclasses.replace(split, inputs=rows, **without, **tiled)
+
+    def _embed(self, split, view, seed):
+        """(n, width) floats of the images, or of a random view of each from 0 on."""
+        dataset, size = self._dataset, self._dataset.image_size
+        if view < 0:
+            batches = images_to_score(split, dataset)
+        else:
+            sampler = _InOrder(fitting_batch_size(size))
+            number = -(-len(split.labels) // sampler.batch_size)
+            reader = pipelines.Reader(size, dataset.preprocessing, dataset.augmentation)
+            batches = pipelines.batches(split, sampler, reader, seed, view * number).take(number)
+            batches = batches.map(lambda images, _: images)
+        with named(split):
+            return self._network.predict(batches, verbose=int(sys.stdout.isatty()))
+
+    def _read(self, width):
+        """The stamps and the rows of the file; none if there is no whole one."""
+        try:
+            with np.load(self._path) as archive:
+                return archive["stamps"].tolist(), archive["features"]
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            return [], np.empty((0, width), np.float32)
+
+    def _write(self, stamps, rows):
+        RUNS.mkdir(exist_ok=True)
+        with replacing(self._path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, stamps=np.array(stamps), features=rows)
+
+
+@functools.lru_cache(maxsize=1)  # of the run, which asks several times
+def _network_of(embedder):
+    return in_float32(backbone_of(embedder))
+
+
+def _digest(*texts):
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+
+
+def _digest_of(network, preprocessing):
+    """That of a network, whatever Keras numbers its layers, and of the preprocessing."""
+    config = json.dumps(keras.saving.serialize_keras_object(network))
+    digest = hashlib.sha256(re.sub(r'_\d+"', '"', config).encode())
+    for array in network.get_weights():
+        digest.update(array.tobytes())
+    digest.update(f"{tfdml.__version__} {preprocessing}".encode())
+    if preprocessing.mean_image is not None:
+        digest.update(preprocessing.mean_image.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _stamps(split):
+    """A text for each image that differs where its file, pixels or box do."""
+    stamps = []
+    for row, image in enumerate(split.images):
+        if split.holds_paths:
+            found = os.stat(image.rsplit(":", 2)[0] if split.holds_records else image)
+            content = f"{os.path.abspath(image)} {found.st_size} {found.st_mtime_ns}".encode()
+        else:
+            content = image.tobytes()
+        box = b"" if split.boxes is None else split.boxes[row].tobytes()
+        stamps.append(hashlib.sha256(content + box).hexdigest()[:32])
+    return stamps
