@@ -23,7 +23,14 @@ CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 OF_TRAINING = ("loss", "loss_options", "augmentation", "levels", "dropout", "freeze_batch_norm")
 OF_TRAINING += ("views", "classes_per_batch", "images_per_class", "micro_batch", "sampler")
-OF_TRAINING += ("sampler_options", "precision", "optimizer", "learning_rate", "warmup_steps")
+OF_TRAINING += (
+    "sampler_options",
+    "cache",
+    "precision",
+    "optimizer",
+    "learning_rate",
+    "warmup_steps",
+)
 OF_TRAINING += ("schedule", "decay_factor", "decay_every", "weight_decay", "clip_value")
 OF_TRAINING += ("clip_norm", "head_multiplier", "head_steps", "exit_multiplier")
 OF_TRAINING += ("bias_multiplier", "checkpoint_every")

@@ -27,11 +27,11 @@ def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
         "shuffled": lambda: pipelines.Shuffled(batch),
         "pairs": lambda: pipelines.Pairs(batch, **options | {"hard_neighbours": neighbours}),
     }[recipe.sampler]()
-    reader, kept = None, 0
+    reader = None
     if split.inputs is None:
         reader = pipelines.Reader(dataset.image_size, dataset.preprocessing, dataset.augmentation)
-        kept = total_memory() / 4 if recipe.cache == "auto" else 0
-        kept = kept if math.isfinite(kept) else 0  # of systems that do not state it
+    kept = total_memory() / 4 if recipe.cache == "auto" else 0
+    kept = kept if math.isfinite(kept) else 0  # of systems that do not state it
     return pipelines.batches(split, sampler, reader, recipe.seed, start_step, part, kept), callbacks
 
 
