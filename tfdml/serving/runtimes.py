@@ -1,0 +1,273 @@
+"""Files of a network for ONNX Runtime, LiteRT and OpenVINO: written, verified and read."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import types
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdml.checks import check
+from tfdml.models import number_of_levels
+from tfdml.serving.bounded_batches import fitting_batch_size
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.options import FORMATS, check_runtime
+
+TOLERANCE = 1e-4  # of float32, beside the embeddings of Keras
+VERIFIED = 64  # images
+NETWORK, SIMILARITY = "model", "similarity"  # names of files
+
+
+class Network:
+    """A network of a file, called as a signature of a SavedModel: `network(images=...)`.
+
+    Args:
+        inputs: {name: shape}, with None for the rows.
+        outputs: {name: shape}.
+        call: From {name: array} to {name: array}.
+    """
+
+    def __init__(self, inputs, outputs, call):
+        inputs, outputs = (
+            {name: types.SimpleNamespace(shape=tuple(shape)) for name, shape in each.items()}
+            for each in (inputs, outputs)
+        )
+        self.structured_input_signature, self.structured_outputs = ((), inputs), outputs
+        self._call = call
+
+    def __call__(self, **arrays):
+        return self._call({name: np.asarray(rows, np.float32) for name, rows in arrays.items()})
+
+
+def load_network(path):
+    """The network in a file of an export, computed by its runtime, on the CPU in float32.
+
+    Args:
+        path: `model.onnx`, `model.tflite` or `model.xml`, or `similarity` of the same suffixes, in
+            the folder of a version.
+
+    Returns:
+        A function of `images`, (n, height, width, channels) floats in [0, 255], or of
+        `embeddings_a` and `embeddings_b`, (n, dim) each, to {name: (n, ...) floats}.
+
+    Raises:
+        ValueError: If the file is none of these, damaged, or of a version that the runtime cannot
+            read, or the runtime is not installed.
+        FileNotFoundError: If there is no such file.
+    """
+    path = pathlib.Path(path)
+    known = {suffix: name for name, (suffix, _) in FORMATS.items()}
+    expected = f"the file of a network must end in {', '.join(known)}"
+    check(path.suffix in known, expected, path=str(path))
+    name = known[path.suffix]
+    check_runtime(name)
+    stated = read_metadata(path.parent).get("files", {}).get(path.name, {})
+    digest = _digest(path)
+    check(
+        stated.get("sha256") in (None, digest),
+        f"{path} is damaged, or changed since its export",
+        sha256=digest,
+    )
+    try:
+        return _READERS[name](path)
+    except Exception as error:  # the runtimes raise many types
+        words = str(error).strip().partition("\n")[0]
+        raise ValueError(f"{path} cannot be read by {name} ({words})") from error
+
+
+def write_networks(folder, embedder, loss, options, properties, images=None):
+    """Writes the files of all formats of `ExportOptions`, and verifies them beside Keras.
+
+    Args:
+        folder: Where to.
+        embedder, loss: As for `ServedModel`; a loss that learns no similarity is None.
+        options: `ExportOptions`.
+        properties: {name: value} that ONNX files hold too.
+        images: (n, height, width, channels) images in [0, 255] to verify with; of noise if None.
+
+    Returns:
+        {file: {"format", "sha256", "megabytes", "largest_difference"}}.
+
+    Raises:
+        ValueError: If the numbers of a file differ from those of Keras.
+    """
+    models, written = networks(embedder, loss), {}
+    if images is None:
+        images = _noise(embedder.input_shape[1:])
+    inputs = {"images": np.asarray(images[:VERIFIED], np.float32)}
+    for name, model in models.items():
+        batch = fitting_batch_size(embedder.input_shape[1:])
+        expected = _in_pieces(lambda **rows: model(rows, training=False), inputs, batch)  # noqa: B023
+        for kind in options.formats:
+            path = folder / f"{name}{FORMATS[kind][0]}"
+            with tempfile.TemporaryDirectory() as unfinished:
+                plain = pathlib.Path(unfinished, path.name)
+                _WRITERS[kind](model, plain, path, options.precision, properties)
+            found = _in_pieces(load_network(path), inputs, batch)
+            difference = largest_difference(found, expected)
+            rounded = options.precision != "float32"
+            check(
+                rounded or difference <= TOLERANCE,
+                f"{path.name} must have the numbers of Keras, up to {TOLERANCE:g}",
+                largest_difference=difference,
+            )
+            written[path.name] = {
+                "format": kind,
+                "sha256": _digest(path),
+                "megabytes": size_of(path),
+                "largest_difference": difference,
+            }
+        rows = next(iter(expected.values()))
+        inputs = {"embeddings_a": rows, "embeddings_b": rows[::-1]}
+    return written
+
+
+def networks(embedder, loss=None):
+    """{name of a file: `keras.Model` of it}, from and to tensors by name.
+
+    The embedding of several levels is given as a whole, and each level for itself.
+    """
+    images = keras.Input(embedder.input_shape[1:], name="images")
+    rows = keras.layers.Identity(dtype="float32", name="embedding")(embedder(images))
+    levels, outputs = number_of_levels(embedder), {"embedding": rows}
+    if levels > 1:
+        parts = keras.ops.split(rows, levels, axis=1)
+        outputs |= {f"embedding{level}": part for level, part in enumerate(parts, start=1)}
+    found = {NETWORK: keras.Model({"images": images}, outputs)}
+    if loss is not None:
+        sides = {
+            f"embeddings_{s}": keras.Input(rows.shape[1:], name=f"embeddings_{s}") for s in "ab"
+        }
+        found[SIMILARITY] = keras.Model(sides, {"similarity": loss.similarity(*sides.values())})
+    return found
+
+
+def largest_difference(found, expected):
+    """Of {name: array}, relative where the numbers of an array are beyond 1."""
+    pairs = [(np.asarray(found[name]), np.asarray(rows)) for name, rows in expected.items()]
+    return max(float(np.abs(a - b).max() / max(1.0, np.abs(b).max())) for a, b in pairs)
+
+
+def size_of(path):
+    """Size of a file in MB, with the weights beside that of OpenVINO."""
+    beside = [path.with_suffix(".bin")] if path.suffix == ".xml" else []
+    return sum(file.stat().st_size for file in (path, *beside)) / 1e6
+
+
+def _noise(image_shape):
+    """Images of noise, coarse in the first and fine in the last."""
+    rng, (height, width, channels) = np.random.default_rng(0), image_shape
+    coarse = [rng.uniform(0, 255, (1, 2**i, 2**i, channels)) for i in range(1, 9) for _ in range(2)]
+    return np.concatenate([tf.image.resize(each, (height, width)).numpy() for each in coarse])
+
+
+def _in_pieces(call, inputs, rows):
+    """{name: array} of a function of {name: array}, computed of so many rows at a time."""
+    count = len(next(iter(inputs.values())))
+    pieces = [
+        call(**{name: array[first : first + rows] for name, array in inputs.items()})
+        for first in range(0, count, rows)
+    ]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _digest(path):
+    """The SHA-256 of a file, and of the weights beside it."""
+    files = [path, path.with_suffix(".bin")] if path.suffix == ".xml" else [path]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+# Optional dependencies, imported where a format is asked for.
+
+
+def _write_onnx(model, plain, path, precision, properties):
+    import onnx
+    from onnxruntime import quantization
+    from onnxruntime.transformers import float16
+
+    model.export(plain, format="onnx", verbose=False)
+    if precision == "int8":
+        quantization.quantize_dynamic(plain, plain, per_channel=True)
+    network = onnx.load(plain)
+    if precision == "float16":
+        network = float16.convert_float_to_float16(network, keep_io_types=True)
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in properties.items()
+    }
+    onnx.helper.set_model_props(network, texts)
+    onnx.save(network, path)
+
+
+def _write_litert(model, plain, path, precision, properties):
+    from ai_edge_quantizer import quantizer, recipe_manager
+
+    model.export(plain, format="litert", verbose=False)
+    if precision == "float32":
+        shutil.copy(plain, path)
+        return
+    recipe, bits = recipe_manager.RecipeManager(), 16 if precision == "float16" else 8
+    rounding = "float_casting" if precision == "float16" else "min_max_uniform_quantize"
+    recipe.add_weight_only_config(".*", "*", bits, algorithm_key=rounding)
+    result = quantizer.Quantizer(str(plain), recipe.get_quantization_recipe()).quantize()
+    result.export_model(str(path))
+
+
+def _write_openvino(model, plain, path, precision, properties):
+    import nncf
+    import openvino
+
+    model.export(str(plain), format="openvino", verbose=False)
+    network = openvino.Core().read_model(plain)
+    if precision == "int8":
+        network = nncf.compress_weights(network)
+    openvino.save_model(network, path, compress_to_fp16=precision == "float16")
+
+
+def _read_onnx(path):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    inputs = {tensor.name: [None, *tensor.shape[1:]] for tensor in session.get_inputs()}
+    outputs = {tensor.name: [None, *tensor.shape[1:]] for tensor in session.get_outputs()}
+    names = [*outputs]
+    return Network(
+        inputs, outputs, lambda rows: dict(zip(names, session.run(names, rows), strict=True))
+    )
+
+
+def _read_litert(path):
+    from ai_edge_litert.interpreter import Interpreter
+
+    runner = Interpreter(str(path), num_threads=os.cpu_count()).get_signature_runner()
+    details = runner.get_input_details(), runner.get_output_details()
+    inputs, outputs = (
+        {name: [None, *each["shape"][1:]] for name, each in found.items()} for found in details
+    )
+    return Network(inputs, outputs, lambda rows: runner(**rows))
+
+
+def _read_openvino(path):
+    import openvino
+
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(path, "CPU", exact)
+    inputs, outputs = (
+        {tensor.any_name: [None, *list(tensor.partial_shape)[1:]] for tensor in tensors}
+        for tensors in (compiled.inputs, compiled.outputs)
+    )
+
+    def call(rows):
+        found = compiled(rows)
+        return {name: found[name] for name in outputs}
+
+    return Network(inputs, outputs, call)
+
+
+_WRITERS = {"onnx": _write_onnx, "litert": _write_litert, "openvino": _write_openvino}
+_READERS = {"onnx": _read_onnx, "litert": _read_litert, "openvino": _read_openvino}
