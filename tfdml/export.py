@@ -112,6 +112,9 @@ def main(arguments=None):
         check_writable(out)
         runs.exporting.check_same_run(out, trained)
         path = export_again(settings, options, run, trained, out)
+        for name, file in (read_metadata(path).get("files") or {}).items():
+            beside = f"within {file['largest_difference']:.0e} of Keras"
+            print(f"{path / name}: {file['megabytes']:.1f} MB, {beside}")
         for version in (path, trained):
             print(f"{version}: {megabytes(version):.1f} MB")
         print(f"Score it with: tfdml-evaluate {path.parent}")

@@ -1,12 +1,15 @@
 """Files of a network for ONNX Runtime, LiteRT and OpenVINO: written, verified and read."""
 
+import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
 import shutil
 import tempfile
 import types
+import warnings
 
 import keras
 import numpy as np
@@ -105,7 +108,12 @@ def write_networks(folder, embedder, loss, options, properties, images=None):
         expected = _in_pieces(lambda **rows: model(rows, training=False), inputs, batch)  # noqa: B023
         for kind in options.formats:
             path = folder / f"{name}{FORMATS[kind][0]}"
-            with tempfile.TemporaryDirectory() as unfinished:
+            with (
+                tempfile.TemporaryDirectory() as unfinished,
+                warnings.catch_warnings(),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                warnings.simplefilter("ignore")
                 plain = pathlib.Path(unfinished, path.name)
                 _WRITERS[kind](model, plain, path, options.precision, properties)
             found = _in_pieces(load_network(path), inputs, batch)
