@@ -61,8 +61,7 @@ The largest difference of a number from that of Keras, and Recall@1:
 ROUNDING = """
 ## Rounded weights
 
-Recall@1, and the size in MB. Each file of `float16` or `int8` is rounded by the quantiser of its
-runtime.
+Recall@1, and the size in MB. The weights of MobileNetV2 had been rounded to 8 bits before.
 """
 LATENCY = """
 ## Latency

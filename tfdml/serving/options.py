@@ -12,7 +12,7 @@ SAVED_MODEL = "saved_model"
 # Formats of other runtimes -> the suffix of their files, and the modules that write and read them,
 # which the extra of the same name installs.
 FORMATS = {
-    "onnx": (".onnx", ("onnx", "tf2onnx", "onnxruntime")),
+    "onnx": (".onnx", ("onnx", "onnxruntime", "tf2onnx")),
     "litert": (".tflite", ("ai_edge_litert", "ai_edge_quantizer")),
     "openvino": (".xml", ("openvino", "nncf")),
 }
