@@ -193,7 +193,7 @@ def rounding(title, folder, embedder, images, labels):
         version = export_model(embedder, folder / f"{len(found) + 2}", options=options)
         files = read_metadata(version)["files"]
         sizes = [files[file]["megabytes"] for file in FILES]
-        sizes = [megabytes(version) - sum(sizes), *sizes]
+        sizes = [megabytes(version), *sizes]
         functions = [*functions_of(version, embedder).values()][1:]
         recalls = [recall(embedded(each, images), labels) for each in functions]
         pairs = zip(recalls, sizes, strict=True)

@@ -136,13 +136,13 @@ def compare_precisions(options, model, images, served, exact):
     Also of the files of its formats. A loss of more than a point is warned of.
     """
     before = model.metadata.get("precision") or "float32"
-    scores = {before: {"recall@1": exact, "megabytes": _megabytes(model.version)}}
+    scores = {before: {"recall@1": exact, "megabytes": megabytes(model.version)}}
     with tempfile.TemporaryDirectory() as folder:
         shown = sample(images.split, served.image_shape, model.preprocessing)
         copy = served.write(pathlib.Path(folder) / "1", images=shown)
         found = {served.options.precision: exported.load_signatures(copy)["embed_images"]}
-        sizes = {served.options.precision: _megabytes(copy)}
-        for file, stated in _files(copy).items():
+        sizes = {served.options.precision: megabytes(copy)}
+        for file, stated in metadata.read_metadata(copy).get("files", {}).items():
             if file.startswith(f"{runtimes.NETWORK}."):
                 found[stated["format"]] = runtimes.load_network(copy / file)
                 sizes[stated["format"]] = stated["megabytes"]
@@ -162,15 +162,6 @@ def sample(split, image_size, preprocessing):
     step = -(-len(split.labels) // runtimes.VERIFIED)
     some = split.subset(slice(None, None, step)), image_size, runtimes.VERIFIED
     return next(iter(pipelines.evaluation_batches(*some, preprocessing=preprocessing))).numpy()
-
-
-def _files(version):
-    return metadata.read_metadata(version).get("files") or {}
-
-
-def _megabytes(version):
-    """Size of a SavedModel without the files of other runtimes."""
-    return megabytes(version) - sum(file["megabytes"] for file in _files(version).values())
 
 
 def recall_of(embeddings, images):

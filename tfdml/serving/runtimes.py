@@ -30,10 +30,7 @@ NETWORK, SIMILARITY = "model", "similarity"  # names of files
 class Network:
     """A network of a file, called as a signature of a SavedModel: `network(images=...)`.
 
-    Args:
-        inputs: {name: shape}, with None for the rows.
-        outputs: {name: shape}.
-        call: From {name: array} to {name: array}.
+    `inputs` and `outputs` are {name: shape}, and `call` is from {name: array} to {name: array}.
     """
 
     def __init__(self, inputs, outputs, call):
@@ -70,13 +67,10 @@ def load_network(path):
     check(path.suffix in known, expected, path=str(path))
     name = known[path.suffix]
     check_runtime(name)
-    stated = read_metadata(path.parent).get("files", {}).get(path.name, {})
+    stated = (read_metadata(path.parent).get("files") or {}).get(path.name, {})
     digest = _digest(path)
-    check(
-        stated.get("sha256") in (None, digest),
-        f"{path} is damaged, or changed since its export",
-        sha256=digest,
-    )
+    expected = f"{path} is damaged, or changed since its export"
+    check(stated.get("sha256") in (None, digest), expected, sha256=digest)
     try:
         return _READERS[name](path)
     except Exception as error:  # the runtimes raise many types
@@ -85,28 +79,16 @@ def load_network(path):
 
 
 def write_networks(folder, embedder, loss, options, properties, images=None):
-    """Writes the files of all formats of `ExportOptions`, and verifies them beside Keras.
+    """Writes the files of all formats of `ExportOptions`; returns their metadata, by file.
 
-    Args:
-        folder: Where to.
-        embedder, loss: As for `ServedModel`; a loss that learns no similarity is None.
-        options: `ExportOptions`.
-        properties: {name: value} that ONNX files hold too.
-        images: (n, height, width, channels) images in [0, 255] to verify with; of noise if None.
-
-    Returns:
-        {file: {"format", "sha256", "megabytes", "largest_difference"}}.
-
-    Raises:
-        ValueError: If the numbers of a file differ from those of Keras.
+    Raises a ValueError if the numbers of one differ from those of Keras, for `images` or noise.
     """
-    models, written = networks(embedder, loss), {}
-    if images is None:
-        images = _noise(embedder.input_shape[1:])
-    inputs = {"images": np.asarray(images[:VERIFIED], np.float32)}
-    for name, model in models.items():
-        batch = fitting_batch_size(embedder.input_shape[1:])
-        expected = _in_pieces(lambda **rows: model(rows, training=False), inputs, batch)  # noqa: B023
+    written, rows = {}, fitting_batch_size(embedder.input_shape[1:])
+    images = _noise(embedder.input_shape[1:]) if images is None else images[:VERIFIED]
+    inputs = {"images": np.asarray(images, np.float32)}
+    most = TOLERANCE if options.precision == "float32" else np.inf
+    for name, model in networks(embedder, loss).items():
+        exact = _in_pieces(lambda **rows: model(rows, training=False), inputs, rows)  # noqa: B023
         for kind in options.formats:
             path = folder / f"{name}{FORMATS[kind][0]}"
             with (
@@ -117,22 +99,15 @@ def write_networks(folder, embedder, loss, options, properties, images=None):
                 warnings.simplefilter("ignore")
                 plain = pathlib.Path(unfinished, path.name)
                 _WRITERS[kind](model, plain, path, options.precision, properties)
-            found = _in_pieces(load_network(path), inputs, batch)
-            difference = largest_difference(found, expected)
-            rounded = options.precision != "float32"
-            check(
-                rounded or difference <= TOLERANCE,
-                f"{path.name} must have the numbers of Keras, up to {TOLERANCE:g}",
-                largest_difference=difference,
-            )
-            written[path.name] = {
-                "format": kind,
-                "sha256": _digest(path),
-                "megabytes": size_of(path),
-                "largest_difference": difference,
-            }
-        rows = next(iter(expected.values()))
-        inputs = {"embeddings_a": rows, "embeddings_b": rows[::-1]}
+            found = _in_pieces(load_network(path), inputs, rows)
+            difference = max(_difference(found[name], exact[name]) for name in exact)
+            expected = f"{path.name} must have the numbers of Keras, up to {most:g}"
+            check(difference <= most, expected, largest_difference=difference)
+            size = sum(file.stat().st_size for file in parts_of(path)) / 1e6
+            written[path.name] = {"format": kind, "sha256": _digest(path), "megabytes": size}
+            written[path.name]["largest_difference"] = difference
+        embeddings = next(iter(exact.values()))
+        inputs = {"embeddings_a": embeddings, "embeddings_b": embeddings[::-1]}
     return written
 
 
@@ -149,23 +124,21 @@ def networks(embedder, loss=None):
         outputs |= {f"embedding{level}": part for level, part in enumerate(parts, start=1)}
     found = {NETWORK: keras.Model({"images": images}, outputs)}
     if loss is not None:
-        sides = {
-            f"embeddings_{s}": keras.Input(rows.shape[1:], name=f"embeddings_{s}") for s in "ab"
-        }
-        found[SIMILARITY] = keras.Model(sides, {"similarity": loss.similarity(*sides.values())})
+        a, b = (keras.Input(rows.shape[1:], name=f"embeddings_{side}") for side in "ab")
+        scores = {"similarity": loss.similarity(a, b)}
+        found[SIMILARITY] = keras.Model({"embeddings_a": a, "embeddings_b": b}, scores)
     return found
 
 
-def largest_difference(found, expected):
-    """Of {name: array}, relative where the numbers of an array are beyond 1."""
-    pairs = [(np.asarray(found[name]), np.asarray(rows)) for name, rows in expected.items()]
-    return max(float(np.abs(a - b).max() / max(1.0, np.abs(b).max())) for a, b in pairs)
+def parts_of(path):
+    """The files of a network: that of OpenVINO has its weights beside it."""
+    return [path, path.with_suffix(".bin")] if path.suffix == ".xml" else [path]
 
 
-def size_of(path):
-    """Size of a file in MB, with the weights beside that of OpenVINO."""
-    beside = [path.with_suffix(".bin")] if path.suffix == ".xml" else []
-    return sum(file.stat().st_size for file in (path, *beside)) / 1e6
+def _difference(found, exact):
+    """The largest difference of the numbers, relative to the largest of them if beyond 1."""
+    found, exact = np.asarray(found), np.asarray(exact)
+    return float(np.abs(found - exact).max() / max(1.0, np.abs(exact).max()))
 
 
 def _noise(image_shape):
@@ -186,9 +159,7 @@ def _in_pieces(call, inputs, rows):
 
 
 def _digest(path):
-    """The SHA-256 of a file, and of the weights beside it."""
-    files = [path, path.with_suffix(".bin")] if path.suffix == ".xml" else [path]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in parts_of(path))).hexdigest()
 
 
 # Optional dependencies, imported where a format is asked for.
@@ -261,12 +232,10 @@ def _read_onnx(path):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    inputs = {tensor.name: [None, *tensor.shape[1:]] for tensor in session.get_inputs()}
-    outputs = {tensor.name: [None, *tensor.shape[1:]] for tensor in session.get_outputs()}
+    inputs = {tensor.name: tensor.shape for tensor in session.get_inputs()}
+    outputs = {tensor.name: tensor.shape for tensor in session.get_outputs()}
     names = [*outputs]
-    return Network(
-        inputs, outputs, lambda rows: dict(zip(names, session.run(names, rows), strict=True))
-    )
+    return Network(inputs, outputs, lambda rows: dict(zip(names, session.run(names, rows))))  # noqa: B905
 
 
 def _read_litert(path):
@@ -274,27 +243,20 @@ def _read_litert(path):
 
     runner = Interpreter(str(path), num_threads=os.cpu_count()).get_signature_runner()
     details = runner.get_input_details(), runner.get_output_details()
-    inputs, outputs = (
-        {name: [None, *each["shape"][1:]] for name, each in found.items()} for found in details
-    )
-    return Network(inputs, outputs, lambda rows: runner(**rows))
+    shapes = [{name: each["shape"] for name, each in found.items()} for found in details]
+    return Network(*shapes, lambda rows: runner(**rows))
 
 
 def _read_openvino(path):
     import openvino
 
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
-    compiled = openvino.Core().compile_model(path, "CPU", exact)
-    inputs, outputs = (
-        {tensor.any_name: [None, *list(tensor.partial_shape)[1:]] for tensor in tensors}
-        for tensors in (compiled.inputs, compiled.outputs)
-    )
-
-    def call(rows):
-        found = compiled(rows)
-        return {name: found[name] for name in outputs}
-
-    return Network(inputs, outputs, call)
+    network = openvino.Core().compile_model(path, "CPU", exact)
+    shapes = [
+        {tensor.any_name: tensor.partial_shape.get_min_shape() for tensor in tensors}
+        for tensors in (network.inputs, network.outputs)
+    ]
+    return Network(*shapes, lambda rows: network(rows).to_dict())
 
 
 _WRITERS = {"onnx": _write_onnx, "litert": _write_litert, "openvino": _write_openvino}

@@ -44,6 +44,10 @@ def file_in(version, kind, name="model"):
     return version / f"{name}{FORMATS[kind][0]}"
 
 
+def size_of(path):
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.stem}.*")) / 1e6
+
+
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_file_has_the_embedding_and_those_of_the_levels(rows, version, kind, embedder, rng):
     images = rng.uniform(0, 255, (rows, *SIZE)).astype("float32")
@@ -70,7 +74,7 @@ def test_the_files_are_stated(version, kind):
     for name, file in stated["files"].items():
         assert file["format"] == kind
         assert 0 < file["largest_difference"] < 1e-4
-        assert file["megabytes"] == runtimes.size_of(version / name)
+        assert file["megabytes"] == size_of(version / name)
 
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
@@ -78,7 +82,7 @@ def test_rounded_weights_are_small_and_near(precision, version, kind, embedder, 
     images = rng.uniform(0, 255, (5, *SIZE)).astype("float32")
     options = ExportOptions(precision=precision, format=kind)
     rounded = file_in(export_model(embedder, tmp_path / "1", options=options), kind)
-    share = runtimes.size_of(rounded) / runtimes.size_of(file_in(version, kind))
+    share = size_of(rounded) / size_of(file_in(version, kind))
     assert share < {"float16": 0.7, "int8": 0.55}[precision]
     found = load_network(rounded)(images=images)["embedding"]
     np.testing.assert_allclose(found, embedder(images), atol=0.05)
