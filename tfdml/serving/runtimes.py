@@ -256,7 +256,12 @@ def _read_openvino(path):
         {tensor.any_name: tensor.partial_shape.get_min_shape() for tensor in tensors}
         for tensors in (network.inputs, network.outputs)
     ]
-    return Network(*shapes, lambda rows: network(rows).to_dict())
+
+    def call(rows):
+        found = network(rows)
+        return {name: found[name] for name in shapes[1]}
+
+    return Network(*shapes, call)
 
 
 _WRITERS = {"onnx": _write_onnx, "litert": _write_litert, "openvino": _write_openvino}
