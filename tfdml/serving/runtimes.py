@@ -243,8 +243,8 @@ def _read_litert(path):
 
     runner = Interpreter(str(path), num_threads=os.cpu_count()).get_signature_runner()
     details = runner.get_input_details(), runner.get_output_details()
-    shapes = [{name: each["shape"] for name, each in found.items()} for found in details]
-    return Network(*shapes, lambda rows: runner(**rows))
+    inputs, outputs = ({name: each["shape"] for name, each in d.items()} for d in details)
+    return Network(inputs, outputs, lambda rows: runner(**rows))
 
 
 def _read_openvino(path):
@@ -252,16 +252,16 @@ def _read_openvino(path):
 
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
     network = openvino.Core().compile_model(path, "CPU", exact)
-    shapes = [
+    inputs, outputs = (
         {tensor.any_name: tensor.partial_shape.get_min_shape() for tensor in tensors}
         for tensors in (network.inputs, network.outputs)
-    ]
+    )
 
     def call(rows):
         found = network(rows)
-        return {name: found[name] for name in shapes[1]}
+        return {name: found[name] for name in outputs}
 
-    return Network(*shapes, call)
+    return Network(inputs, outputs, call)
 
 
 _WRITERS = {"onnx": _write_onnx, "litert": _write_litert, "openvino": _write_openvino}
