@@ -203,7 +203,7 @@ def main_of(name):
 
 
 def run_page(page, folder):
-    """Runs all blocks of a page in a folder, as the current one."""
+    """Runs all blocks of a page in a folder, as the current one; returns their names."""
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -211,5 +211,6 @@ def run_page(page, folder):
             for block in blocks(page):
                 if block.reason is None:
                     running_page.run(block)
+            return running_page.names
     finally:
         os.chdir(before)

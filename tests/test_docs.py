@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pages
 import pytest
+import tensorflow as tf
 import yaml
 
 import pipelines
@@ -18,6 +19,7 @@ import tfdml
 from tfdml import layers, losses
 from tfdml.programs import evaluate
 from tfdml.runs.recipe import Recipe
+from tfdml.serving.options import FORMATS
 
 ROOT = pathlib.Path(__file__).parents[1]
 MODULES = [
@@ -86,7 +88,14 @@ def slow_but(*fast):
 
 @pytest.mark.parametrize("page", slow_but("docs/tutorials/own_loss.md", "docs/cookbook/data.md"))
 def test_blocks_of_a_page_run(page, tmp_path):
-    pages.run_page(page, tmp_path)
+    for module in FORMATS.get(page.stem, ("", ()))[1]:
+        pytest.importorskip(module)
+    names = pages.run_page(page, tmp_path)
+    if page.stem in FORMATS:  # a client, which embeds as the served model does
+        version = tf.saved_model.load(str(tmp_path / "saved_models" / "glyphs_lifted" / "2"))
+        files = [(tmp_path / name).read_bytes() for name in ("a.png", "b.png")]
+        expected = version.signatures["serving_default"](image_bytes=tf.constant(files))
+        np.testing.assert_allclose(names["rows"], expected["embedding"], atol=1e-3)
 
 
 def test_python_of_the_readme_runs(tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ import yaml
 
 from tfdml.client.__main__ import Embed as Client
 from tfdml.command_line import OpenShare, Parser, PositiveInt, Seed, Share, as_yaml, program_name
+from tfdml.export import Export
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison
 from tfdml.scale.__main__ import Check, Embed, Index
 from tfdml.search.__main__ import Search
-from tfdml.serving.export import Export
 
 
 @dataclasses.dataclass
@@ -258,7 +258,7 @@ def test_a_path_of_the_home_folder_is_expanded(tmp_path, monkeypatch):
 
 
 PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Index, Check, Search, Export, Client]
-NO_PATHS = {"loss", "dataset", "backbone", "pooling", "precision"}
+NO_PATHS = {"loss", "dataset", "backbone", "pooling", "precision", "format"}
 NO_PATHS |= {"run", "split", "rank_by", "cluster_by", "index_parameters", "engine", "address"}
 NO_PATHS |= {"factory", "parameters", "host", "on_bad_image", "licence", "description"}
 NO_PATHS |= {"server", "label", "index", "model"}  # names in some of the programs

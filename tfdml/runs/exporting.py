@@ -3,10 +3,12 @@
 import io
 import pathlib
 import tempfile
+import warnings
 
 import numpy as np
 import tensorflow as tf
 
+import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.models import first_dims, first_levels, number_of_levels
@@ -18,7 +20,7 @@ from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_images import load_images
 from tfdml.runs.scoring.scored_model import completed, find_model
 from tfdml.runs.task_options import Retrieval
-from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata
+from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes
 from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept
 from tfdml.serving.versions import megabytes, next_version, versions_of
@@ -69,6 +71,15 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
     return ServedModel(embedder, reader.read_image, model.loss if whole else None, options=options)
 
 
+def run_of(version):
+    """The folder of the run that exported a version, beside that of the versions."""
+    name = exported.recipe_of(version).get("run")
+    if not name:
+        cause = f"{version} does not state which run exported it"
+        raise ValueError(f"an export takes the model of a run: {cause}")
+    return version.resolve().parent.parent.parent / "runs" / name  # of saved_models/NAME/1
+
+
 def check_same_run(out, trained):
     """Raises a FileExistsError if a folder holds versions of another run than `trained`.
 
@@ -85,10 +96,11 @@ def _settings_of(version):
     return {**metadata.without_folders(exported.recipe_of(version)), "steps": None}
 
 
-def write_next(served, out, trained, **known):
+def write_next(served, out, trained, images=None, **known):
     """Writes the next version of a folder, with the metadata and assets of `trained`.
 
-    That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`.
+    That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`,
+    and `images` verify the files of other runtimes.
     """
     check_same_run(out, trained)
     before = metadata.read_metadata(trained)
@@ -101,7 +113,7 @@ def write_next(served, out, trained, **known):
         known["scores"] = before.get("scores")
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
     assets = {file.name: file.read_bytes() for file in files if file.name not in _BY_WRITER}
-    return served.write(next_version(out), assets=assets, metadata=known)
+    return served.write(next_version(out), assets=assets, metadata=known, images=images)
 
 
 def score_rounded(served, trained, levels=None, dims=None):
@@ -119,19 +131,37 @@ def score_rounded(served, trained, levels=None, dims=None):
 
 
 def compare_precisions(options, model, images, served, exact):
-    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = served.write(pathlib.Path(folder) / "1")
-        signature = exported.load_signatures(copy)["embed_images"]
-        embeddings, size = embed(options, model, images.split, signature), megabytes(copy)
+    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings.
+
+    Also of the files of its formats. A loss of more than a point is warned of.
+    """
     before = model.metadata.get("precision") or "float32"
-    scores = {
-        before: {"recall@1": exact, "megabytes": megabytes(model.version)},
-        served.options.precision: {"recall@1": recall_of(embeddings, images), "megabytes": size},
-    }
-    for name, found in scores.items():
-        print(f"{name:>7}: recall@1 {found['recall@1']:.4f}, {found['megabytes']:.1f} MB")
-    return scores, embeddings
+    scores = {before: {"recall@1": exact, "megabytes": megabytes(model.version)}}
+    with tempfile.TemporaryDirectory() as folder:
+        shown = sample(images.split, served.image_shape, model.preprocessing)
+        copy = served.write(pathlib.Path(folder) / "1", images=shown)
+        found = {served.options.precision: exported.load_signatures(copy)["embed_images"]}
+        sizes = {served.options.precision: megabytes(copy)}
+        for file, stated in metadata.read_metadata(copy).get("files", {}).items():
+            if file.startswith(f"{runtimes.NETWORK}."):
+                found[stated["format"]] = runtimes.load_network(copy / file)
+                sizes[stated["format"]] = stated["megabytes"]
+        rows = {name: embed(options, model, images.split, each) for name, each in found.items()}
+    for name, embeddings in rows.items():
+        scores[name] = {"recall@1": recall_of(embeddings, images), "megabytes": sizes[name]}
+    for name, each in scores.items():
+        print(f"{name:>8}: recall@1 {each['recall@1']:.4f}, {each['megabytes']:.1f} MB")
+        if (lost := exact - each["recall@1"]) > 0.01:
+            words = f"recall@1 of {name} is {100 * lost:.1f} points below that of {before}"
+            warnings.warn(f"{words}: export it with another `precision`", stacklevel=2)
+    return scores, rows[served.options.precision]
+
+
+def sample(split, image_size, preprocessing):
+    """Up to 64 images of all of a split, as the served model sees them."""
+    step = -(-len(split.labels) // runtimes.VERIFIED)
+    some = split.subset(slice(None, None, step)), image_size, runtimes.VERIFIED
+    return next(iter(pipelines.evaluation_batches(*some, preprocessing=preprocessing))).numpy()
 
 
 def recall_of(embeddings, images):
@@ -144,11 +174,7 @@ def model_to_export(options, model):
     version, before = model.version, model.metadata
     kept = export_options({**options_kept(before), **options.export_options})
     check_same_run(pathlib.Path(options.export), version)
-    if not before or "run" not in model.recipe:
-        cause = f"{version} does not state which run exported it"
-        raise ValueError(f"`export` takes the model of a run: {cause}")
-    folder = version.resolve().parent.parent.parent  # of saved_models/NAME/1
-    run = load_run(folder / "runs" / model.recipe["run"], version)
+    run = load_run(run_of(version), version)
     levels = before.get("levels")
     dims = before.get("dimension") if levels == 1 else None
     return serve_run(run, version, levels, kept, dims)
@@ -171,6 +197,7 @@ def export_scored(embedded, options, served, results):
     scores, embeddings = compare_precisions(options, model, images, served, exact)
     shown = exported_rows(options, images)
     found, rows = images.split.subset(shown), embeddings[shown]
+    some = sample(images.split, served.image_shape, model.preprocessing)
     if options.export_classes:
         served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
     if options.export_gallery:
@@ -178,4 +205,4 @@ def export_scored(embedded, options, served, results):
         classes = [found.class_names[label] for label in found.labels.tolist()]
         served.add_gallery(Gallery(found.ids(options), rows, classes), top=TOP)
     known = {"precision_scores": scores} if len(scores) > 1 else {}
-    return write_next(served, pathlib.Path(options.export), model.version, **known)
+    return write_next(served, pathlib.Path(options.export), model.version, some, **known)

@@ -3,6 +3,11 @@
     dimension            length of an embedding, over all levels
     levels               number of embeddings concatenated in it
     image_size           height, width and channels of the network's input
+    colours              RGB or grey, of the channels of that input
+    format               saved_model, or onnx, litert and openvino, joined by commas
+    files                of other formats than the SavedModel, by name: their format, SHA-256, size
+                         in megabytes, and the largest difference of their numbers from those of
+                         Keras; only if there are any
     signatures           names of the functions
     precision            of the stored weights: float32, float16 or int8
     on_bad_image         error or nan
@@ -15,7 +20,8 @@
     recipe               the settings of its training, as `train.py --config` takes them, with
                          files and folders by name only
     scores               of the trained model, by name
-    precision_scores     of a rounded precision: Recall@1 and megabytes next to those of float32
+    precision_scores     of a rounded precision, and of the files of other formats: Recall@1 and
+                         megabytes next to those of the run's export
 
 The last four are present only if known.
 """

@@ -15,6 +15,7 @@ from tfdml.checks import check, check_integer, check_keras, check_options, check
 from tfdml.images.decoding import decode, resize
 from tfdml.models import EmbeddingModel, number_of_levels
 from tfdml.quiet import progress
+from tfdml.serving import runtimes
 from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import TRAINING, without_folders, write_metadata
 from tfdml.serving.nearest import Nearest
@@ -37,6 +38,8 @@ def export_model(
     assets=None,
     *,
     options=None,
+    format=None,
+    images=None,
     classes=None,
     gallery=None,
     top=TOP,
@@ -79,6 +82,10 @@ def export_model(
             learned similarity, if any, is served without dropout.
         assets: File name -> text or bytes, written to the version's `assets.extra`.
         options: `tfdml.serving.ExportOptions`; the defaults if None.
+        format: `onnx`, `litert` or `openvino`, or several joined by commas, instead of that of the
+            options: further files in the version, for other runtimes. See `ExportOptions`.
+        images: (n, height, width, channels) floats in [0, 255], of which up to 64 verify that these
+            files compute what Keras does; noise if None.
         classes: `tfdml.serving.Gallery` of class means, such as those of `class_means`, by
             embeddings of the same model.
         gallery: `tfdml.serving.Gallery` of at most 100,000 images.
@@ -93,13 +100,17 @@ def export_model(
         FileExistsError: If the version exists.
         TypeError: If `model` is not a `keras.Model`.
         ValueError: If `model` has no fixed image size, its output is not (batch, dim), a gallery
-            has embeddings of another length, or `top` is below 1.
+            has embeddings of another length, `top` is below 1, a runtime of `format` is not
+            installed, or a file of it computes other numbers than Keras.
     """
     if not pathlib.Path(path).name.isdigit():
         warnings.warn(
             f"TF Serving reads versions from folders that are numbers, not {str(path)!r}",
             stacklevel=2,
         )
+    options = options or ExportOptions()
+    if format is not None:
+        options = dataclasses.replace(options, format=format)
     embedder = model
     if isinstance(model, EmbeddingModel):
         embedder, loss = model.embedder, loss or model.loss
@@ -112,7 +123,7 @@ def export_model(
         served.add_classes(classes, top=top)
     if gallery is not None:
         served.add_gallery(gallery, top=top)
-    return served.write(path, assets=assets, metadata=metadata)
+    return served.write(path, assets=assets, metadata=metadata, images=images)
 
 
 def _check_embedder(embedder):
@@ -191,7 +202,7 @@ class ServedModel:
             rows.append(self._embed_images(images)["embedding"])
         return np.concatenate(rows)
 
-    def write(self, path, *, assets=None, metadata=None):
+    def write(self, path, *, assets=None, metadata=None, images=None):
         """Writes a version; arguments, result and errors are those of `export_model`."""
         path = pathlib.Path(path)
         with new_version(path) as unfinished:
@@ -202,6 +213,10 @@ class ServedModel:
             extra.mkdir()
             write_warmup(extra, functions, path.parent.name, self.image_shape)
             known = metadata_of(self, **(metadata or {}))
+            if self.options.formats:
+                known["files"] = runtimes.write_networks(
+                    unfinished, self.embedder, self._loss, self.options, known, images
+                )
             write_metadata(extra, {**known, "fingerprint": fingerprint(unfinished)})
             for name, content in (assets or {}).items():
                 content = content.encode() if isinstance(content, str) else content
@@ -289,6 +304,7 @@ def metadata_of(served, **training):
         "dimension": served.dim,
         "levels": number_of_levels(served.embedder),
         "image_size": list(served.image_shape),
+        "colours": "RGB" if served.image_shape[2] == 3 else "grey",
         "signatures": list(served.signatures),
         "top": served.top,
         "versions": {package.__name__: package.__version__ for package in (tfdml, tf, keras)},

@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 from tfdml.files import naming
+from tfdml.serving.options import FORMATS
 
 
 def versions_of(folder):
@@ -34,8 +35,10 @@ def name_of(version):
 
 
 def megabytes(version):
-    """Size of all files of a version, in MB."""
-    return sum(file.stat().st_size for file in version.rglob("*") if file.is_file()) / 1e6
+    """Size of a SavedModel, in MB, without the files of other runtimes beside it."""
+    others = [".bin", *(suffix for suffix, _ in FORMATS.values())]
+    files = [file for file in version.rglob("*") if file.is_file() and file.suffix not in others]
+    return sum(file.stat().st_size for file in files) / 1e6
 
 
 def check_new(path):

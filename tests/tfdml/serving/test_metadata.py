@@ -29,6 +29,8 @@ def test_states_what_the_model_is_and_what_is_known_of_it(version):
         "dimension": 8,
         "levels": 2,
         "image_size": [8, 6, 1],
+        "colours": "grey",
+        "format": "saved_model",
         "signatures": ["serving_default", "embed_images", "read_images", "similarity"],
         "top": {},
         "versions": {

@@ -1,0 +1,142 @@
+"""Files of a network for other runtimes, beside Keras; of those runtimes that are installed."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from tfdml import losses
+from tfdml.models import build_embedder
+from tfdml.serving import ExportOptions, export_model, load_network, runtimes
+from tfdml.serving.metadata import read_metadata
+from tfdml.serving.options import FORMATS
+
+SIZE, LEVELS = (12, 10, 3), 2
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return build_embedder("small_cnn", 8, input_shape=SIZE, levels=LEVELS)
+
+
+@pytest.fixture(scope="module")
+def loss():
+    loss = losses.get("pddm", similarity={"seed": 0})
+    loss.similarity_layer.build((None, 8 * LEVELS))
+    return loss
+
+
+@pytest.fixture(scope="module", params=FORMATS)
+def kind(request):
+    for module in FORMATS[request.param][1]:
+        pytest.importorskip(module)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def version(kind, embedder, loss, tmp_path_factory):
+    path = tmp_path_factory.mktemp(kind) / "1"
+    return export_model(embedder, path, loss=loss, format=kind)
+
+
+def file_in(version, kind, name="model"):
+    return version / f"{name}{FORMATS[kind][0]}"
+
+
+def size_of(path):
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.stem}.*")) / 1e6
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_a_file_has_the_embedding_and_those_of_the_levels(rows, version, kind, embedder, rng):
+    images = rng.uniform(0, 255, (rows, *SIZE)).astype("float32")
+    found, expected = load_network(file_in(version, kind))(images=images), embedder(images)
+    assert set(found) == {"embedding", "embedding1", "embedding2"}
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+    for level, part in enumerate(np.split(np.asarray(expected), LEVELS, axis=1), start=1):
+        np.testing.assert_allclose(found[f"embedding{level}"], part, atol=1e-5)
+
+
+def test_a_file_has_the_learned_similarity(version, kind, loss, rng):
+    a, b = rng.normal(size=(2, 4, 8 * LEVELS)).astype("float32")
+    network = load_network(file_in(version, kind, "similarity"))
+    found = network(embeddings_a=a, embeddings_b=b)["similarity"]
+    np.testing.assert_allclose(found, loss.similarity(a, b), atol=1e-5)
+    assert np.ptp(found) > 1e-3
+
+
+def test_the_files_are_stated(version, kind):
+    stated = read_metadata(version)
+    assert (stated["format"], stated["colours"]) == (kind, "RGB")
+    assert stated["image_size"] == [*SIZE]
+    assert set(stated["files"]) == {file_in(version, kind, n).name for n in ("model", "similarity")}
+    for name, file in stated["files"].items():
+        assert file["format"] == kind
+        assert 0 < file["largest_difference"] < 1e-4
+        assert file["megabytes"] == size_of(version / name)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_rounded_weights_are_small_and_near(precision, version, kind, embedder, tmp_path, rng):
+    images = rng.uniform(0, 255, (5, *SIZE)).astype("float32")
+    options = ExportOptions(precision=precision, format=kind)
+    rounded = file_in(export_model(embedder, tmp_path / "1", options=options), kind)
+    share = size_of(rounded) / size_of(file_in(version, kind))
+    assert share < {"float16": 0.7, "int8": 0.55}[precision]
+    found = load_network(rounded)(images=images)["embedding"]
+    np.testing.assert_allclose(found, embedder(images), atol=0.05)
+
+
+def test_other_numbers_than_those_of_keras_are_not_written(kind, embedder, tmp_path, monkeypatch):
+    monkeypatch.setattr(runtimes, "TOLERANCE", 0.0)
+    with pytest.raises(ValueError, match=r"must have the numbers of Keras.* largest_difference="):
+        export_model(embedder, tmp_path / "mine" / "1", format=kind)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_is_named(version, kind, tmp_path):
+    whole = file_in(version, kind)
+    (tmp_path / whole.name).write_bytes(whole.read_bytes()[:-100])
+    whole.with_suffix(".bin").exists() and (tmp_path / "model.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match=f"cannot be read by {kind} \\(.+\\)$"):
+        load_network(tmp_path / whole.name)
+    extra = tmp_path / "assets.extra"
+    extra.mkdir()
+    stated = version / "assets.extra" / "metadata.json"
+    (extra / "metadata.json").write_bytes(stated.read_bytes())
+    with pytest.raises(ValueError, match=r"is damaged, or changed since its export"):
+        load_network(tmp_path / whole.name)
+
+
+def test_onnx_states_what_it_takes_and_a_newer_file_is_rejected(embedder, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    for module in FORMATS["onnx"][1]:
+        pytest.importorskip(module)
+    options = ExportOptions(format="onnx", licence="MIT")
+    file = file_in(export_model(embedder, tmp_path / "1", options=options), "onnx")
+    network = onnx.load(file)
+    stated = {each.key: each.value for each in network.metadata_props}
+    assert stated["licence"] == "MIT"
+    assert json.loads(stated["image_size"]) == [*SIZE]
+    assert (stated["colours"], stated["format"]) == ("RGB", "onnx")
+    network.ir_version = 99
+    onnx.save(network, tmp_path / "newer.onnx")
+    with pytest.raises(ValueError, match=r"cannot be read by onnx \(.*version: 99"):
+        load_network(tmp_path / "newer.onnx")
+
+
+def test_what_is_no_network_is_rejected(tmp_path):
+    with pytest.raises(ValueError, match=r"must end in \.onnx, \.tflite, \.xml"):
+        load_network(tmp_path / "saved_model.pb")
+
+
+def test_a_runtime_that_is_not_installed_is_named_before_any_work(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    words = r"openvino needs openvino and nncf: pip install \"tfdml\[openvino\]\""
+    with pytest.raises(ValueError, match=words):
+        ExportOptions(format="saved_model,openvino")
+    with pytest.raises(ValueError, match="`format` must be one of 'saved_model', 'onnx', "):
+        ExportOptions(format="onx")
+    with pytest.raises(TypeError, match="`format` must be a text"):
+        ExportOptions(format=["onnx"])
