@@ -113,16 +113,6 @@ def test_rounded_shallow_levels_are_scored_beside_the_same_levels(here, embeddin
     assert stated["float16"]["recall@1"] == pytest.approx(recall, abs=2e-2)
 
 
-def test_versions_of_another_run_are_not_joined(here, capsys):
-    out = here / "saved_models" / "other"
-    shutil.copytree(here / "saved_models" / "small" / "1", out / "1")
-    (out / "1" / "assets.extra" / "metadata.json").write_text('{"recipe": {"loss": "lifted"}}')
-    with pytest.raises(SystemExit, match="2"):
-        export.main([str(here / "runs" / "small"), "--levels", "1", "--out", str(out)])
-    assert "is of another run: choose another folder" in capsys.readouterr().err
-    assert [path.name for path in out.iterdir()] == ["1"]
-
-
 def test_a_version_of_fewer_steps_is_of_the_same_run(here):
     trained = here / "saved_models" / "small" / "1"
     out = here / "saved_models" / "shorter"

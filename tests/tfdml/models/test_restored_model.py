@@ -4,25 +4,11 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import pytest
-from small_models import LABELS, build
+from small_models import build
 
 from tfdml import EmbeddingModel, losses, optimizers
 from tfdml.models import build_embedder
-
-
-def test_a_saved_model_goes_on_as_if_it_had_not_stopped(images, tmp_path):
-    model = build()
-    model.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
-    model.save(tmp_path / "model.keras")
-    restored = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(restored.embed(images), model.embed(images))
-    assert type(restored.loss) is losses.TripletLoss
-    assert int(restored.optimizer.iterations) == 3
-    for either in (model, restored):
-        either.fit(images, LABELS, batch_size=16, epochs=3, shuffle=False, verbose=0)
-    np.testing.assert_array_equal(restored.embed(images), model.embed(images))
 
 
 def test_a_frozen_or_mixed_model_comes_back_so(tmp_path):

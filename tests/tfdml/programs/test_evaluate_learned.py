@@ -10,7 +10,6 @@ from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k
-from tfdml.runs.scoring import tasks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -79,15 +78,6 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
     assert f"lost     {lost:10.4f}" in printed
     page = pathlib.Path("report", "index.html").read_text()
     assert "the 3 nearest by distance, by the learned similarity" in page
-
-
-def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
-    monkeypatch.setattr(tasks, "COMPARED_QUERIES", 50)
-    evaluate_here(learned, "--rerank", "223")
-    content = evaluation_of("evaluation_rerank_223")
-    assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
-    assert content["reranking"]["queries"] == 50
-    assert content["reranking"]["lost"] == {"recall@1": 0.0}
 
 
 def test_a_report_has_pairs_and_retrievals(learned, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from tfdml.scale import pace
 from tfdml.search import folder_search, picture_search
-from tfdml.search.catalogue import Catalogue, Entry, empty
+from tfdml.search.catalogue import Catalogue, empty
 from tfdml.search.folder_search import ImageSearch, embedded
 from tfdml.search.picture_files import RejectedError, image_files
 
@@ -17,18 +17,6 @@ def names(answer):
 
 def key_of(search, name):
     return next(key for key, entry in search.sample(99, 0).items() if entry.name == name)
-
-
-def test_finds_the_nearest_images_of_a_picture(search, colours, encoded):
-    asked = (200, 20, 20)
-    answer = search.by_picture(encoded(asked, "WEBP"), 4)
-    order = sorted(colours, key=lambda name: np.linalg.norm(np.subtract(colours[name], asked)))
-    assert names(answer) == order[:4]
-    assert (answer.ranked_by, set(answer.seconds)) == ("distance", {"embedding", "search"})
-    for found in answer.found:
-        expected = np.linalg.norm(np.subtract(colours[found.entry.name], asked))
-        assert abs(found.scores["distance"] - expected) < 9  # WebP loses some of the colour
-        assert list(found.scores) == ["distance"]
 
 
 def test_a_picture_of_more_pixels_than_a_stranger_may_send_is_not_decoded(
@@ -248,25 +236,6 @@ def test_searches_while_it_is_refreshed(model, search, folder, encoded):
 def wait_for(search):
     while search.refreshing:
         time.sleep(0.01)
-
-
-def test_embeds_files_and_says_why_some_are_left_out(model, folder, colours, encoded):
-    (folder / "text.png").write_bytes(b"no picture")
-    (folder / "half.png").write_bytes(encoded((1, 2, 3))[:60])
-    (folder / "vanished.png").write_bytes(encoded((1, 2, 3)))
-    files = image_files(folder.resolve())
-    (folder / "vanished.png").unlink()
-    batches = list(embedded(model, folder.resolve(), files))
-    assert all(len(batch) <= model.batch_size for batch in batches)
-    reported = {name: value for batch in batches for name, value in batch.items()}
-    assert set(reported) == {*colours, "text.png", "half.png"}
-    for name, colour in colours.items():
-        entry, row = reported[name]
-        assert entry == Entry(name, files[name], "PNG", 40, 30)
-        np.testing.assert_allclose(row, colour)
-    assert "must be a complete" in reported["text.png"].cause
-    assert reported["text.png"].stamp == files["text.png"]
-    assert reported["half.png"].stamp == files["half.png"]
 
 
 def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch):

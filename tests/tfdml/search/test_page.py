@@ -1,14 +1,12 @@
 """The page in a headless Chromium; skipped where there is none."""
 
 import base64
-import io
 import re
 import threading
 
 import in_chromium
 import numpy as np
 import pytest
-from PIL import Image
 
 from tfdml.search.folder_search import ImageSearch
 
@@ -110,13 +108,6 @@ def test_finds_by_what_is_dropped_or_pasted(kind, target, page, encoded):
     assert page.names()[0] == "blue.png"
 
 
-def test_shows_where_a_picture_may_be_dropped(page, encoded):
-    page.give("dragover", encoded((1, 2, 3)), "h2")
-    assert page.execute("return document.body.classList.contains('dragging')")
-    page.give("dragleave", encoded((1, 2, 3)), "h2")
-    assert not page.execute("return document.body.classList.contains('dragging')")
-
-
 def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.ask(encoded((240, 30, 30)))
     page.click("#results li:nth-child(2) .card")
@@ -130,20 +121,6 @@ def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.wait_for("h2", "Or start from one of these")
     page.driver.forward()
     page.wait_for("h2", "The 3 nearest images")
-
-
-def test_draws_the_images_that_were_found(page, encoded, colours):
-    page.ask(encoded((240, 30, 30)))
-    pictures = page.all("#results img")
-    page.wait(
-        lambda: all(page.execute("return arguments[0].naturalWidth", each) for each in pictures)
-    )
-    for picture, name in zip(
-        pictures, ["red/bright.png", "red/dark.png", "green/dark.png"], strict=True
-    ):
-        drawn = Image.open(io.BytesIO(picture.screenshot_as_png)).convert("RGB")
-        middle = drawn.getpixel((drawn.width // 2, drawn.height // 2))
-        np.testing.assert_allclose(middle, colours[name], atol=12)
 
 
 def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, serving, browser):
