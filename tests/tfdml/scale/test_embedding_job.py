@@ -1,7 +1,6 @@
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import fsspec
@@ -209,16 +208,3 @@ def test_a_full_disk(embed, out, photos):
     assert not list(out.glob("shards/*"))
     assert embed().code == 0
     assert table_of(out) == table
-
-
-def test_help_waits_for_no_library():
-    program = (
-        "import sys; from tfdml.scale import __main__ as command\n"
-        "try: command.main(['embed', '--help'])\n"
-        "finally: print(sorted({'numpy', 'tensorflow', 'keras', 'pyarrow', 'fsspec', 'ray'} "
-        "& set(sys.modules)), file=sys.stderr)"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert run.stderr.splitlines() == ["[]"]
-    for flag in ("model", "images", "out", "engine", "address", "shard_size"):
-        assert f"--{flag}" in run.stdout
