@@ -9,7 +9,6 @@ import numpy as np
 import programs
 import pytest
 import tensorflow as tf
-from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels
@@ -21,17 +20,11 @@ from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
-pytestmark = pytest.mark.usefixtures("without_xla")
+pytestmark = pytest.mark.usefixtures("without_xla", "few_digits")
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
 SMALL += ["--classes_per_batch", "5", "--steps", "2", "--checkpoint_every", "2"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _few_digits():
-    with few_digits():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +172,9 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
         (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
     ],
 )
-def test_export_rejects_what_there_is_not(arguments, message, trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
-    with pytest.raises(SystemExit, match="2"):
-        export.main(arguments)
-    assert message in capsys.readouterr().err
-    assert not list(pathlib.Path("saved_models").glob("small_levels*"))
+def test_export_rejects_what_there_is_not(arguments, message, trained):
+    assert message in programs.run(export.main, *arguments, cwd=trained).sentence
+    assert not list((trained / "saved_models").glob("small_levels*"))
 
 
 def test_evaluate_rejects_weights_of_other_levels(here):
