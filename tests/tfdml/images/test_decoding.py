@@ -23,10 +23,7 @@ CMYK = Image.merge("CMYK", (*COLOUR.split(), ALPHA))
 
 
 def ycck():
-    """A JPEG whose four planes are those of CMYK, said to be YCCK by the flag of the Adobe marker.
-
-    Pillow does not write it.
-    """
+    """A JPEG said to be YCCK by the flag of the Adobe marker, which Pillow does not write."""
     contents = encode(CMYK, "JPEG", quality=95)
     flag = contents.index(b"Adobe") + 11
     assert contents[flag] == 0

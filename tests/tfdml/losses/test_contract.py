@@ -1,7 +1,4 @@
-"""What every loss of the table promises (its docstring, `MetricLoss`), for every loss and option.
-
-Runs on the TensorFlow, JAX and PyTorch backends of Keras.
-"""
+"""What every loss promises, for every loss and option, on any backend of Keras."""
 
 import inspect
 import itertools
