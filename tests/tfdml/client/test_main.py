@@ -118,7 +118,6 @@ def test_states_the_state_of_the_versions(run):
         (["embd"], "Did you mean 'embed'?"),
         (["embed"], "images"),
         (["embed", "x.jpg", "--modle", "m"], "Did you mean --model?"),
-        (["embed", "x.jpg", "--batch_size", "two"], "`batch_size` must be an integer"),
         (["status", "--server", "host"], "`address` must be"),
         (["embed", __file__, "--out", ".", "--overwrite"], "`out` must be a file. . is a folder"),
     ],

@@ -159,4 +159,6 @@ some_losses = pytest.mark.parametrize(
 LOOPS = {"triplet", "hdc", "smooth_ap", "recall_at_k", "npair", "histogram", "pddm", "soft_triple"}
 xla_losses = parameters([case for case in FIRST_PATHS.values() if case[0] in LOOPS])
 KINDS = {"lifted", "hdc", "supcon", "smooth_ap", "arcface", "proxy_anchor", "weighted_sum"}
-each_kind = parameters([case for case in FIRST_PATHS.values() if case[0] in KINDS])
+each_kind = pytest.mark.parametrize(
+    ("name", "options"), [case for case in FIRST_PATHS.values() if case[0] in KINDS]
+)
