@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import shutil
 
 import keras
 import numpy as np
@@ -13,7 +12,6 @@ import tensorflow as tf
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting
 from tfdml.runs.network import build_model
 from tfdml.runs.prepared import check_model
 from tfdml.serving import export
@@ -95,16 +93,6 @@ def test_shallow_levels_are_exported_alone(here, embeddings):
     assert set(scores(out)["levels"]) == {"level 1", "level 2"}
 
 
-def test_a_version_of_fewer_steps_is_of_the_same_run(here):
-    trained = here / "saved_models" / "small" / "1"
-    out = here / "saved_models" / "shorter"
-    shutil.copytree(trained, out / "1")
-    metadata = read_metadata(trained)
-    metadata["recipe"]["steps"] = 1
-    (out / "1" / "assets.extra" / "metadata.json").write_text(json.dumps(metadata))
-    exporting.check_same_run(out, trained)
-
-
 def size_of(folder):
     return sum(path.stat().st_size for path in (folder / "variables").iterdir())
 
@@ -125,27 +113,6 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
     assert stated[0].pop("fingerprint") != stated[1].pop("fingerprint")
     assert stated[0] == stated[1]
     assert stated[0]["scores"]["trained"].keys() >= {"recall@1"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing"], "no SavedModel at missing: expected saved_model.pb or folders"),
-        (["runs/small", "--levels", "4"], "`levels` must be from 1 to 3. Received: levels=4"),
-        (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
-    ],
-)
-def test_export_rejects_what_there_is_not(arguments, message, trained):
-    assert message in programs.run(export.main, *arguments, cwd=trained).sentence
-    assert not list((trained / "saved_models").glob("small_levels*"))
-
-
-def test_evaluate_rejects_weights_of_other_levels(here):
-    result = programs.run(
-        evaluate.main, here / "saved_models" / "small", "--level_weights", "[1, 2]", cwd="."
-    )
-    expected = "`level_weights` must have one number for each level of a model with several"
-    assert expected in result.sentence
 
 
 def test_another_loss_may_train_all_levels_as_one():
@@ -197,18 +164,24 @@ def test_the_first_numbers_are_exported_alone(matryoshka, here):
     assert list(scores(exported.parent)["levels"]) == ["first 2", "first 4"]
 
 
+OF_LEVELS, OF_SIZES = "saved_models/small", "saved_models/cut"  # of the runs above
+
+
 @pytest.mark.parametrize(
-    ("program", "arguments", "expected"),
+    ("program", "arguments", "message"),
     [
-        (evaluate, ["saved_models/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
-        (evaluate, ["saved_models/cut", "--dims", "0"], "`dims` must be an integer > 0"),
-        (export, ["runs/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
+        (export, "missing", "no SavedModel at missing: expected saved_model.pb or folders"),
+        (export, "runs/small --levels 4", "`levels` must be from 1 to 3. Received: levels=4"),
+        (export, "runs/small --levels 0", "`levels` must be from 1 to 3. Received: levels=0"),
+        (export, "runs/cut --dims 9", "`dims` must not exceed the embedding"),
+        (evaluate, f"{OF_SIZES} --dims 9", "`dims` must not exceed the embedding"),
+        (evaluate, f"{OF_SIZES} --dims 0", "`dims` must be an integer > 0"),
+        (evaluate, f"{OF_LEVELS} --dims 2", "a model of one level"),
+        (evaluate, f"{OF_LEVELS} --level_weights [1,2]", "one number for each level of a model"),
     ],
 )
-def test_numbers_that_an_embedding_has_not_are_rejected(matryoshka, program, arguments, expected):
-    assert expected in programs.run(program.main, *arguments, cwd=matryoshka).sentence
-
-
-def test_dims_of_several_levels_are_rejected(trained):
-    result = programs.run(evaluate.main, "saved_models/small", "--dims", "2", cwd=trained)
-    assert "a model of one level" in result.sentence
+def test_rejects_levels_and_sizes_that_there_are_not(
+    program, arguments, message, trained, matryoshka
+):
+    folder = matryoshka if "cut" in arguments else trained
+    assert message in programs.run(program.main, *arguments.split(), cwd=folder).sentence

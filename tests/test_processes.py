@@ -20,7 +20,6 @@ from tfdml.programs import train
 pytestmark = pytest.mark.usefixtures("without_xla")
 
 ROOT = pathlib.Path(__file__).parents[1]
-SCRIPT = str(ROOT / "train.py")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
 
 
@@ -85,26 +84,6 @@ def test_a_killed_run_resumes_with_the_batches_it_would_have_had(tmp_path, monke
         np.testing.assert_allclose(found, weight, atol=1e-4)
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path):
-    options = [*SMALL, "--steps", "500", "--checkpoint_every", "25", "--run", "x"]
-    process = subprocess.Popen(
-        [sys.executable, SCRIPT, *options],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # It must hear Ctrl-C, which a shell keeps from what it starts in the background.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert any("step 50 of" in line for line in process.stdout), process.stderr.read()
-    process.send_signal(signal.SIGINT)
-    error = process.communicate()[1]
-    assert process.returncode == 130, error
-    # TensorFlow may print what it was about before that.
-    assert error.endswith("\nStopped. Go on with: tfdml-train --run x --resume\n")
-
-
 def test_a_full_disk_gets_a_sentence_and_leaves_no_half_file(tmp_path):
     steps = ["--steps", "1", "--checkpoint_every", "1"]
     with files_of_at_most(100_000):
@@ -140,6 +119,7 @@ def without(heavy, module, *arguments):
         ("tfdml.programs.train", pipelines.names()),
         ("tfdml.programs.evaluate", pipelines.names()),
         ("tfdml.programs.evaluate ncm", ["--shots"]),
+        ("tfdml.programs.evaluate compare", ["--confidence"]),
         ("tfdml.scale.__main__ embed", ["--model", "--images", "--out", "--engine", "--address"]),
         ("tfdml.search.__main__", ["--model", "--images", "--index", "--host", "--rerank"]),
         ("tfdml.client.__main__ embed", ["--server", "--model", "--out"]),

@@ -117,25 +117,6 @@ def test_files_that_are_no_images_are_listed_and_not_tried_again(
     assert search.left_out == {}
 
 
-def test_keeps_what_was_embedded_before_it_was_stopped(model, folder, index_file):
-    embed = model.embed_pictures
-
-    def stopped_at_third(contents):
-        if model.embedded >= 2:
-            raise KeyboardInterrupt
-        return embed(contents)
-
-    model.embed_pictures = stopped_at_third
-    search = ImageSearch(model, folder, index_file)
-    with pytest.raises(KeyboardInterrupt):
-        search.refresh()
-    model.embed_pictures = embed
-    again = ImageSearch(model, folder, index_file)
-    assert len(again) == 2
-    assert again.refresh() == (3, 0)
-    assert model.embedded == 5
-
-
 @pytest.fixture
 def saved_often(monkeypatch):
     monkeypatch.setattr(pace, "_EVERY", -1)

@@ -67,17 +67,6 @@ def page(search, serving, browser):
         browser.reset()  # or pictures that are still to be loaded find no server
 
 
-def test_says_what_there_is_and_what_to_do(page):
-    assert page.texts("#about") == [
-        "5 images of “images”, by the model by_colour/1 and Euclidean distance."
-    ]
-    assert "Choose an image, drop one here or paste it." in page.texts("#drop")[0]
-    assert "BMP, GIF, JPEG, PNG, WEBP, up to 0.1 MB. It is not kept." in page.texts("#drop")[0]
-    assert page.texts("h2") == ["Or start from one of these"]
-    assert "5 of 5 images, drawn at random." in page.texts("#status")[0]
-    assert not page.one("#query").is_displayed()
-
-
 def test_finds_by_a_chosen_file(page, tmp_path, encoded):
     picture = tmp_path / "asked for.png"
     picture.write_bytes(encoded((240, 30, 30)))
