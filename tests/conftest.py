@@ -86,6 +86,15 @@ def without_xla():
         yield
 
 
+@pytest.fixture(scope="module")
+def few_digits():
+    """The digits have a quarter of their test images: a sixteenth of the pairs."""
+    from small_runs import few_digits
+
+    with few_digits():
+        yield
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

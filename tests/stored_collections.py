@@ -12,17 +12,7 @@ from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
 def write_collection(
     folder, embeddings, labels, shard_size=7, unreadable=(), model="m" * 64, paths=None
 ):
-    """Writes a folder without checksums of its shards; returns its `Collection`.
-
-    Args:
-        folder: Its path.
-        embeddings: (n, dim) floats.
-        labels: n texts or None.
-        shard_size: Images of a shard.
-        unreadable: Ids of images without an embedding.
-        model: Fingerprint.
-        paths: n texts; `images/ID.png` by default.
-    """
+    """Writes a folder without checksums of its shards; returns its `Collection`."""
     paths = [f"images/{i}.png" for i in range(len(labels))] if paths is None else paths
     listed = pa.table({"path": pa.array(paths), "label": pa.array(labels, pa.string())})
     listing, writer = Listing(listed.to_batches), CollectionWriter(folder)

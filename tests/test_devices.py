@@ -191,16 +191,6 @@ def test_a_run_on_two_devices_equals_one_and_resumes_on_one(tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_hard_neighbours_and_scores_are_found_on_two_workers(tmp_path):
-    options = ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
-    options += ["--validation_share", "0.4", "--classes_per_batch", "2"]
-    folders = made(tmp_path, "one", "two")
-    finished(start(*RUN, *options, *EIGHT_STEPS, cwd=folders[0]))
-    finished(*start_workers(2, *RUN, *options, *EIGHT_STEPS, cwd=folders[1]))
-    np.testing.assert_allclose(*map(losses_of, folders), rtol=1e-4)
-
-
-@pytest.mark.slow
 def test_workers_equal_one_device_and_the_chief_alone_speaks(tmp_path):
     folders = made(tmp_path, "one", "two")
     finished(start(*RUN, *EIGHT_STEPS, cwd=folders[0]))
@@ -262,14 +252,3 @@ own.start()
     assert "ZeroDivisionError" in other.communicate(timeout=60)[1]
     _, error = chief.communicate(timeout=60)
     assert chief.returncode == -signal.SIGALRM, error
-
-
-@pytest.mark.slow
-def test_sigterm_ends_a_worker_and_so_the_others(tmp_path):
-    two = start_workers(2, *RUN, "--steps", "600", "--checkpoint_every", "4", cwd=tmp_path)
-    while not (tmp_path / "runs" / "small" / "checkpoint.keras").exists():
-        assert all(worker.poll() is None for worker in two), two[0].communicate()
-        time.sleep(0.02)
-    two[1].terminate()
-    _, error = two[0].communicate(timeout=100)
-    assert [worker.wait(5) for worker in two] == [1, -signal.SIGTERM], error

@@ -2,36 +2,27 @@
 
 import json
 import pathlib
-import shutil
 
 import keras
 import numpy as np
 import programs
 import pytest
 import tensorflow as tf
-from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting
 from tfdml.runs.network import build_model
 from tfdml.runs.prepared import check_model
 from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
-pytestmark = pytest.mark.usefixtures("without_xla")
+pytestmark = pytest.mark.usefixtures("without_xla", "few_digits")
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
 SMALL += ["--classes_per_batch", "5", "--steps", "2", "--checkpoint_every", "2"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _few_digits():
-    with few_digits():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -91,72 +82,15 @@ def test_levels_are_weighed(here):
     assert content["distances"]["lda"] == pytest.approx(deepest["lda"], rel=1e-4)
 
 
-@pytest.mark.parametrize("levels", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_shallow_levels_are_exported_alone(here, embeddings, levels):
+def test_shallow_levels_are_exported_alone(here, embeddings):
     out = pathlib.Path("shallow")
-    export.main([str(here / "runs" / "small"), "--levels", str(levels), "--out", str(out)])
+    export.main([str(here / "runs" / "small"), "--levels", "2", "--out", str(out)])
     images = pipelines.load("digits").test.images[:20]
     embed = tf.saved_model.load("shallow/1").signatures["embed_images"]
     shallow = embed(images=tf.constant(images, tf.float32))["embedding"]
-    np.testing.assert_allclose(shallow, embeddings[:20, : 4 * levels], atol=1e-6)
+    np.testing.assert_allclose(shallow, embeddings[:20, :8], atol=1e-6)
     assert size_of(out / "1") < size_of(here / "saved_models" / "small" / "1")
-    content = scores(out)
-    assert set(content.get("levels", {})) == ({"level 1", "level 2"} if levels == 2 else set())
-
-
-def test_rounded_shallow_levels_are_scored_beside_the_same_levels(here, embeddings):
-    labels, run = pipelines.load("digits").test.labels, str(here / "runs" / "small")
-    export.main([run, "--levels", "1", "--precision", "float16", "--out", "rounded"])
-    stated = read_metadata(pathlib.Path("rounded/1"))["precision_scores"]
-    recall = recall_at_k(embeddings[:, :4], labels, k=1)[1]
-    assert stated["float32"]["recall@1"] == pytest.approx(recall, abs=2e-3)
-    assert stated["float16"]["recall@1"] == pytest.approx(recall, abs=2e-2)
-
-
-def test_versions_of_another_run_are_not_joined(here, capsys):
-    out = here / "saved_models" / "other"
-    shutil.copytree(here / "saved_models" / "small" / "1", out / "1")
-    (out / "1" / "assets.extra" / "metadata.json").write_text('{"recipe": {"loss": "lifted"}}')
-    with pytest.raises(SystemExit, match="2"):
-        export.main([str(here / "runs" / "small"), "--levels", "1", "--out", str(out)])
-    assert "is of another run: choose another folder" in capsys.readouterr().err
-    assert [path.name for path in out.iterdir()] == ["1"]
-
-
-def test_a_version_of_fewer_steps_is_of_the_same_run(here):
-    trained = here / "saved_models" / "small" / "1"
-    out = here / "saved_models" / "shorter"
-    shutil.copytree(trained, out / "1")
-    metadata = read_metadata(trained)
-    metadata["recipe"]["steps"] = 1
-    (out / "1" / "assets.extra" / "metadata.json").write_text(json.dumps(metadata))
-    exporting.check_same_run(out, trained)
-
-
-@pytest.mark.slow  # of one level: tests/tfdml/programs/test_evaluate_learned.py
-def test_a_learned_similarity_is_of_all_levels(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    options = {"num_quadruplets": "per_positive_pair", "normalize": False}
-    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
-    train.main(["--run", "learned", *SMALL, "--loss", "pddm", "--levels", "2", *flags])
-    content = scores(
-        pathlib.Path("saved_models/learned"),
-        *("--rank_by", "similarity"),
-        name="evaluation_similarity",
-    )
-    model = keras.models.load_model("runs/learned/checkpoint.keras")
-    test = pipelines.load("digits").test
-    recall = recall_at_k(
-        model.embed(test.images), test.labels, k=1, similarity=model.loss.similarity_layer.matrix
-    )
-    assert content["scores"]["recall@1"] == pytest.approx(recall[1], abs=2e-3)
-    export.main(["runs/learned", "--levels", "1"])
-    signatures = [
-        set(tf.saved_model.load(f"saved_models/{name}/1").signatures)
-        for name in ("learned", "learned_levels_1")
-    ]
-    assert len(signatures[0]) == 6
-    assert len(signatures[1]) == 4
+    assert set(scores(out)["levels"]) == {"level 1", "level 2"}
 
 
 def size_of(folder):
@@ -179,30 +113,6 @@ def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, ca
     assert stated[0].pop("fingerprint") != stated[1].pop("fingerprint")
     assert stated[0] == stated[1]
     assert stated[0]["scores"]["trained"].keys() >= {"recall@1"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing"], "no SavedModel at missing: expected saved_model.pb or folders"),
-        (["runs/small", "--levels", "4"], "`levels` must be from 1 to 3. Received: levels=4"),
-        (["runs/small", "--levels", "0"], "`levels` must be from 1 to 3. Received: levels=0"),
-    ],
-)
-def test_export_rejects_what_there_is_not(arguments, message, trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
-    with pytest.raises(SystemExit, match="2"):
-        export.main(arguments)
-    assert message in capsys.readouterr().err
-    assert not list(pathlib.Path("saved_models").glob("small_levels*"))
-
-
-def test_evaluate_rejects_weights_of_other_levels(here):
-    result = programs.run(
-        evaluate.main, here / "saved_models" / "small", "--level_weights", "[1, 2]", cwd="."
-    )
-    expected = "`level_weights` must have one number for each level of a model with several"
-    assert expected in result.sentence
 
 
 def test_another_loss_may_train_all_levels_as_one():
@@ -254,18 +164,24 @@ def test_the_first_numbers_are_exported_alone(matryoshka, here):
     assert list(scores(exported.parent)["levels"]) == ["first 2", "first 4"]
 
 
+OF_LEVELS, OF_SIZES = "saved_models/small", "saved_models/cut"  # of the runs above
+
+
 @pytest.mark.parametrize(
-    ("program", "arguments", "expected"),
+    ("program", "arguments", "message"),
     [
-        (evaluate, ["saved_models/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
-        (evaluate, ["saved_models/cut", "--dims", "0"], "`dims` must be an integer > 0"),
-        (export, ["runs/cut", "--dims", "9"], "`dims` must not exceed the embedding"),
+        (export, "missing", "no SavedModel at missing: expected saved_model.pb or folders"),
+        (export, "runs/small --levels 4", "`levels` must be from 1 to 3. Received: levels=4"),
+        (export, "runs/small --levels 0", "`levels` must be from 1 to 3. Received: levels=0"),
+        (export, "runs/cut --dims 9", "`dims` must not exceed the embedding"),
+        (evaluate, f"{OF_SIZES} --dims 9", "`dims` must not exceed the embedding"),
+        (evaluate, f"{OF_SIZES} --dims 0", "`dims` must be an integer > 0"),
+        (evaluate, f"{OF_LEVELS} --dims 2", "a model of one level"),
+        (evaluate, f"{OF_LEVELS} --level_weights [1,2]", "one number for each level of a model"),
     ],
 )
-def test_numbers_that_an_embedding_has_not_are_rejected(matryoshka, program, arguments, expected):
-    assert expected in programs.run(program.main, *arguments, cwd=matryoshka).sentence
-
-
-def test_dims_of_several_levels_are_rejected(trained):
-    result = programs.run(evaluate.main, "saved_models/small", "--dims", "2", cwd=trained)
-    assert "a model of one level" in result.sentence
+def test_rejects_levels_and_sizes_that_there_are_not(
+    program, arguments, message, trained, matryoshka
+):
+    folder = matryoshka if "cut" in arguments else trained
+    assert message in programs.run(program.main, *arguments.split(), cwd=folder).sentence

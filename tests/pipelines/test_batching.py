@@ -76,14 +76,6 @@ def test_images_are_kept_decoded_as_far_as_they_fit(options, size, path_split):
             os.remove(path)
 
 
-def builders(*fast):
-    """The names of builders as parameters, all but the fast ones marked slow."""
-    marks = {True: (), False: pytest.mark.slow}
-    return pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=marks[name in fast]) for name in BUILDERS]
-    )
-
-
 @pytest.fixture
 def split(rng):
     images = rng.integers(0, 256, (40, 10, 12, 3), dtype=np.uint8)
@@ -138,7 +130,7 @@ def nested_splits(split, path_split):
     ]
 
 
-@builders(*BUILDERS)
+@pytest.mark.parametrize("name", BUILDERS)
 def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
     images, (build, sampler) = nested_splits[0], BUILDERS[name]
     texts = {"numbers": np.arange(40.0), "texts": [f"text {row}" for row in range(40)]}
@@ -159,11 +151,10 @@ def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
     assert sizes == {fixed} if fixed else max(sizes) <= sampler.batch_size
 
 
-@builders("whole classes")
-def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits, name):
+def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits):
     def take(count, split, **options):
         options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-        batches = BUILDERS[name][0](split, **options)
+        batches = whole_class_batches(split, 11, **options)
         return list(itertools.islice(batches.as_numpy_iterator(), count))
 
     of_pixels, of_paths = (take(6, split) for split in nested_splits)
@@ -237,18 +228,16 @@ def boxed_splits(split, path_split, rng):
     return both, [resize(part, (8, 6, 3)).numpy() for part in parts]
 
 
-@builders("whole classes")
-def test_images_are_what_is_in_the_boxes(boxed_splits, name):
+def test_images_are_what_is_in_the_boxes(boxed_splits):
     splits, parts = boxed_splits
     options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
     assert_equal_batches(*(take(3, split, 3, 2, **options) for split in splits))
     for split in splits:
         batches = evaluation_batches(split, (8, 6, 3), batch_size=16).as_numpy_iterator()
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
-    (build, sampler), split = BUILDERS[name], splits[0]
-    split = dataclasses.replace(split, super_labels=split.labels // 3)
-    found = build(split, image_size=(8, 6, 3)).as_numpy_iterator()
-    for rows, (images, labels) in zip(rows_of(6, sampler, split), found, strict=False):
+    split = splits[0]
+    found = whole_class_batches(split, 11, image_size=(8, 6, 3)).as_numpy_iterator()
+    for rows, (images, labels) in zip(rows_of(6, WholeClasses(11), split), found, strict=False):
         np.testing.assert_array_equal(labels, split.labels[rows])
         np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
 
@@ -287,13 +276,12 @@ def test_a_part_does_not_read_images_of_another(path_split):
     assert len(images) == 6
 
 
-@builders("balanced")
-def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits, name):
-    split, step, build = nested_splits[0], tf.Variable(0), BUILDERS[name][0]
-    called = build(split, start_step=lambda: step)
+def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits):
+    split, step = nested_splits[0], tf.Variable(0)
+    called = balanced_batches(split, 3, 2, start_step=lambda: step)
     for first in (0, 7):
         step.assign(first)
-        expected = build(split, start_step=first)
+        expected = balanced_batches(split, 3, 2, start_step=first)
         assert_equal_batches(
             *(list(each.take(3).as_numpy_iterator()) for each in (called, expected))
         )

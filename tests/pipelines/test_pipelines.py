@@ -1,26 +1,10 @@
 import importlib
 import inspect
-import subprocess
-import sys
 
 import pytest
 
 import pipelines
 from pipelines.datasets import DATASETS, WITH_BOXES, place_of
-
-
-def test_importing_and_the_help_of_commands_load_no_heavy_library():
-    heavy = ["keras", "matplotlib", "sklearn", "tensorflow", "tensorflow_datasets"]
-    program = (
-        "import sys, pipelines; pipelines.names(); from pipelines import cache\n"
-        "try: cache.parse(['--help'])\nexcept SystemExit: pass\n"
-        "assert 'numpy' not in sys.modules; pipelines.Augmentation(); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr == ""
-    assert "--lossless" in done.stdout
-    assert done.stdout.endswith("\n[]\n")
 
 
 def test_an_unknown_dataset_names_the_nearest_and_all():

@@ -22,14 +22,10 @@ MEAN = np.random.default_rng(1).uniform(80, 160, (16, 16, 3))
 OPTIONS = {
     "nothing": {},
     "warp": {"warp_size": 16},
-    "aspect kept": {"keep_aspect": True},
     "warp, aspect kept": {"warp_size": 16, "keep_aspect": True},
-    "trimmed": {"trim_white": True},
-    "warp, trimmed": {"warp_size": 16, "trim_white": True},
     "mean image": {"warp_size": 16, "mean_image": MEAN},
     "all that go together": {"warp_size": 16, "trim_white": True, "mean_image": MEAN},
 }
-SLOW = ("aspect kept", "trimmed", "warp, trimmed")  # what others do too
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +79,7 @@ def by_hand(path, preprocessing, size=SIZE):
     return image[top : top + size[0], left : left + size[1]]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in OPTIONS],
-)
+@pytest.mark.parametrize("name", OPTIONS)
 def test_scoring_and_serving_take_the_middle_of_what_the_options_say(name, photos):
     preprocessing = Preprocessing(**OPTIONS[name])
     batches = evaluation_batches(photos, SIZE, 7, preprocessing=preprocessing)

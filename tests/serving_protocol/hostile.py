@@ -13,13 +13,7 @@ PIECE = 2**16
 
 
 class HostileServer(Listening):
-    """Listens on a free port until it is closed; reads what comes and calls `answer`.
-
-    Attributes:
-        port: Where it listens.
-        answer: Called with each connection on which something came; it is closed after that.
-        received: What came first on each connection.
-    """
+    """Calls `answer` with each connection on which something, kept in `received`, came."""
 
     def __init__(self):
         self.answer, self.received = lambda connection: None, []

@@ -1,9 +1,7 @@
-"""The protocol test server: what TF Serving answers to clients, for tests.
+"""The protocol test server: what TF Serving answers to clients, in threads of this process.
 
-In threads of the process of the tests, it reads the configuration of TF Serving, and answers by the
-messages of tensorflow-serving-api and by the paths of the REST interface. It is no TF Serving: it
-neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the first requests with a header
-`test-fault: TIMES:KEY` of this key.
+It is no TF Serving: it neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the
+first requests with a header `test-fault: TIMES:KEY` of this key.
 """
 
 import base64

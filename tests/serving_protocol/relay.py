@@ -7,12 +7,7 @@ import threading
 
 
 class Listening:
-    """Serves each connection in a thread of its own; a subclass implements `serve(connection)`.
-
-    Attributes:
-        port: The port.
-        connections: Number of connections so far.
-    """
+    """Serves each connection by `serve(connection)` of a subclass, in a thread of its own."""
 
     def __init__(self):
         self.connections = 0
@@ -36,18 +31,7 @@ class Listening:
 
 
 class Relay(Listening):
-    """Listens on a free port of 127.0.0.1 and passes bytes on, both ways, until it is closed.
-
-    Args:
-        port: Of the server.
-        certificate: (certificate, key), paths of PEM files, to speak TLS to the client.
-        authority: Path of the certificates that vouch for clients, if these must show one.
-
-    Attributes:
-        port: Of the relay.
-        drops: Answers that it cuts off from now on: some bytes of each pass, then it closes.
-        connections: How many the client has opened.
-    """
+    """Passes bytes on, both ways, and cuts off the next `drops` answers; speaks TLS if it may."""
 
     def __init__(self, port, certificate=None, authority=None):
         self.drops = 0

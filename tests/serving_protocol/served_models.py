@@ -22,12 +22,7 @@ NAME = "embedder"
 
 
 class Served:
-    """Two versions of a model, of which the second learned a similarity, and numbers by Keras.
-
-    Attributes:
-        folder: Of the versions.
-        models: {version: `EmbeddingModel`}.
-    """
+    """Two versions of a model, of which the second learned a similarity, and numbers by Keras."""
 
     def __init__(self, folder):
         self.folder, self.models = folder / NAME, {}

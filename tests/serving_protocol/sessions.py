@@ -14,14 +14,7 @@ class RejectedError(Exception):
 
 
 class Session:
-    """A SavedModel.
-
-    Args:
-        version: Path of the folder that holds `saved_model.pb`.
-
-    Attributes:
-        signatures: {name: `SignatureDef`}.
-    """
+    """A SavedModel, given by the folder that holds `saved_model.pb`."""
 
     def __init__(self, version):
         self._session = tf.compat.v1.Session(graph=tf.Graph())
@@ -29,11 +22,7 @@ class Session:
         self.signatures = dict(loaded.signature_def)
 
     def run(self, signature, inputs):
-        """What a signature gives for {name: array, or list of bytes}: {name: array}.
-
-        Raises:
-            RejectedError: If there is no such signature, or it does not take the inputs.
-        """
+        """What a signature gives for {name: array, or list of bytes}: {name: array}."""
         definition = self.signatures.get(signature)
         if definition is None:
             text = f'Serving signature name: "{signature}" not found in signature def'

@@ -40,11 +40,3 @@ def test_rejects_other_names_and_files_that_exist(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
     assert "hierarchy.csv exists: choose another name" in capsys.readouterr().err
-
-
-def test_every_class_of_the_data_set_has_a_make(data_folder):
-    names = sorted(path.name for path in (data_folder / "cars196").iterdir() if path.is_dir())
-    lines = cars196_hierarchy.hierarchy_of(names)
-    makes = [parent for name, parent in lines if name in names]
-    assert len(makes) == 196
-    assert len(set(makes)) == 49

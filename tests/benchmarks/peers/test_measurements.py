@@ -13,19 +13,6 @@ def record_of(case, **side):
     return {**described, "sides": {"tfdml": side}, "differences": {}}
 
 
-def test_a_case_that_was_measured_is_read_again(tmp_path):
-    path = tmp_path / "folder" / "results.json"
-    results = Results(path)
-    assert not results.has(a_case())
-    results.add(a_case(), record_of(a_case(), seconds=1.0))
-    assert results.has(a_case())
-    again = Results(path)
-    assert again.has(a_case())
-    assert not again.has(a_case(batch=2))
-    assert list(again.of("losses")) == ["losses/a"]
-    assert again.of("loss") == {}
-
-
 def test_failures_are_forgotten_and_limits_are_not(tmp_path):
     results = Results(tmp_path / "results.json")
     stops = {"losses/failed": "failed: ValueError", "losses/slow": "> 120 s"}

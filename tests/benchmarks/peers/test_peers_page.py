@@ -85,16 +85,3 @@ def test_classes_of_the_evaluation_have_two_rows_or_more(tmp_path, monkeypatch):
         _, counts = np.unique(arrays["labels"], return_counts=True)
     assert len(counts) == 20
     assert counts.min() >= 2
-
-
-def test_rows_are_in_the_order_of_the_parts_and_name_their_computers(results, tmp_path):
-    for name, computer in (("circle", "Z80, 1 core"), ("contrastive", "6502, 1 core")):
-        case = losses.case_of(name, 128, "float32", tmp_path, 5)
-        record = record_of(case, measured(1.0), measured(2.0), both(0, 0))
-        results.add(case, {**record, "computer": computer})
-    lines = page.page_of(results, [losses]).splitlines()
-    heads, _, *rows = [line for line in lines if line.startswith("|")]
-    assert heads.endswith("| difference of gradient | computer |")
-    cells = [row.split(" | ") for row in rows]
-    assert [row[0] for row in cells] == ["| contrastive", "| circle", "| circle"]
-    assert [row[-1] for row in cells] == ["6502 |", "Z80 |", "Z80 |"]

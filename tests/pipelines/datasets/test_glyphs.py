@@ -9,10 +9,6 @@ def glyphs():
     return pipelines.load("glyphs")
 
 
-def classes_of(split):
-    return [split.class_names[label] for label in np.unique(split.labels)]
-
-
 def test_has_about_two_thousand_classes_in_two_halves(glyphs):
     # Other releases of matplotlib ship other fonts.
     assert 1800 <= glyphs.train.num_classes + glyphs.test.num_classes <= 2400
@@ -32,13 +28,6 @@ def test_no_image_is_in_two_classes(glyphs):
     for split in (glyphs.train, glyphs.test):
         for image, label in zip(split.images, split.labels, strict=True):
             assert label_of.setdefault(image.tobytes(), label) == label
-
-
-def test_homoglyphs_are_one_class(glyphs):
-    latin_greek_cyrillic = "AΑА"
-    names = classes_of(glyphs.train) + classes_of(glyphs.test)
-    assert any(set(latin_greek_cyrillic) <= set(name) for name in names)
-    assert not any({"A", "B"} <= set(name) for name in names)
 
 
 def test_strokes_are_white_on_black_and_inside_the_frame(glyphs):

@@ -105,15 +105,6 @@ def test_rows_that_are_not_returned_are_not_found(rng):
     assert found["approximate"][63] < 1  # the last row, which -1 would be, is of its class
 
 
-def test_the_seed_moves_the_graph_and_nothing_exact(rng):
-    data = classes(rng, 600)
-    options = {"index": "HNSW4", "parameters": "efSearch=1"}
-    scores = [approximate_recall(*data, **options, seed=seed) for seed in (0, 0, 1)]
-    parts = [[one[name] for name in ("exact", "approximate", "overlap")] for one in scores]
-    assert parts[0] == parts[1] != parts[2]
-    assert parts[0][0] == parts[2][0]
-
-
 def test_states_the_cost_which_codes_keep_small(rng):
     data = classes(rng, 600, 32, noise=0.8)
     graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))

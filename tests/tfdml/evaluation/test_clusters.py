@@ -143,15 +143,6 @@ def test_equal_the_golden_values(dtype, scores_of):
     assert found["f1"] == pytest.approx(golden["pair_P_R_F1"][2], abs=1e-15)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("classes", [1, 7, 24])
-def test_are_exactly_one_where_clusters_are_classes(method, classes, rng):
-    labels = np.arange(24) % classes
-    x = 100.0 * labels[:, None] ** 2 + rng.uniform(size=(24, 1))
-    expected = {"nmi": 1.0, "ami": 1.0, "f1": 1.0}
-    assert clustering_scores(x, labels - 2**40, method=method) == expected
-
-
 @pytest.mark.filterwarnings("ignore")  # scikit-learn and cluster() both warn of the collapse
 @pytest.mark.parametrize("method", METHODS)
 def test_collapsed_embeddings_score_by_chance(method):

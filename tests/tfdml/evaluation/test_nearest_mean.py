@@ -42,16 +42,6 @@ def test_means_of_tiny_and_of_huge_rows(scale, rng):
         assert nearest_class_mean(*data[0]) == nearest_class_mean(*data[1])
 
 
-def test_ties_never_help():
-    #  means at 0, 2 and 2 again; the row 1 is as far from all, the row 2 upon two of them
-    train, test = np.array([[0.0], [2.0], [2.0]]), np.array([[1.0], [2.0], [0.0]])
-    scores = nearest_class_mean(train, [0, 1, 2], test, [0, 1, 0], k=(1, 2, 3))
-    assert scores == {1: 1 / 3, 2: 2 / 3, 3: 1.0}
-    collapsed = np.full((50, 3), 0.3)
-    labels = np.arange(50) % 10
-    assert nearest_class_mean(collapsed, labels, collapsed, labels) == {1: 0.0, 5: 0.0}
-
-
 def test_means_may_be_made_unit_length():
     train = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.2], [0.0, 0.0]])
     labels = np.array([0, 0, 1, 2])

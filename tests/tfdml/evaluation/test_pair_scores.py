@@ -49,17 +49,6 @@ def bins(monkeypatch):
     monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 0)
 
 
-def test_line_by_hand():
-    scores = verification_scores(LINE, IDS[:, None], false_match_rates=(0, 0.25, 0.3, 0.75))
-    # Of 8 comparisons 7 are right and one ties; at 3 no positive and 1 of 4 negatives errs.
-    assert scores["auc"] == 7.5 / 8
-    assert (scores["equal_error_rate"], scores["equal_error_threshold"]) == (0.125, 3.0)
-    assert scores["true_match_rates"] == {0: 0.5, 0.25: 1.0, 0.3: 1.0, 0.75: 1.0}
-    expected = {0: 3.0, 0.25: 4.0, 0.3: 4.0, 0.75: 7.0}  # the nearest that must not match
-    assert scores["thresholds"] == pytest.approx(expected, rel=1e-9)
-    assert all(scores["thresholds"][rate] < expected[rate] for rate in expected)
-
-
 @pytest.mark.parametrize(
     ("dtype", "scale"),
     [("f4", 1e-30), ("f4", 1), ("f4", 1e30), ("f8", 1e-200), ("f8", 1e16), ("f8", 1e150)],

@@ -10,8 +10,6 @@ from tfdml.evaluation import (
     one_per_class_scores,
     random_draws,
 )
-from tfdml.evaluation.random_draws import few_shot_scores
-from tfdml.runs.printed import results_text
 
 
 @pytest.fixture
@@ -56,20 +54,6 @@ def test_says_where_classes_have_fewer_rows_than_shots(rng):
     with pytest.warns(UserWarning, match="2 of 3 classes have 4 rows or fewer") as reported:
         few_shot_accuracies(rng.normal(size=(12, 3)), labels, shots=4, k=1)
     assert reported[0].filename == __file__
-
-
-def test_returns_the_mean_and_the_deviation_of_the_draws(rng):
-    rows, labels = rng.normal(size=(60, 3)), np.arange(60) % 6
-    results = few_shot_scores(rows, labels, k=(1, 3), draws=5, seed=7)
-    for k, values in few_shot_accuracies(rows, labels, k=(1, 3), draws=5, seed=7).items():
-        mean = sum(values) / 5
-        assert results["scores"][f"top{k}"] == pytest.approx(mean, abs=1e-12)
-        variance = sum((value - mean) ** 2 for value in values) / 4
-        assert results["deviations"][f"top{k}"] == pytest.approx(variance**0.5, abs=1e-12)
-    assert "\n\nStandard deviations over the draws:\n" in results_text(results)
-    single = few_shot_scores(rows, labels, draws=1)
-    assert single["deviations"] == {}
-    assert "deviations" not in results_text(single)
 
 
 def test_galleries_of_one_row_per_class_score_as_loops_over_all_of_them(rng):

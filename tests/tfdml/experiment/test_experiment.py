@@ -2,10 +2,6 @@
 
 import csv
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -207,26 +203,3 @@ def test_test_classes_are_not_looked_at_before_the_last_phase(run, monkeypatch, 
     assert set(seen[4:]) == {"test"}
     [line] = [line for line in lines_of(table.parent) if line["classes"] == "test"]
     assert float(line["recall@1"]) > 0
-
-
-@pytest.mark.slow  # above it is stopped without processes
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_a_killed_experiment_goes_on_to_the_same_results(table, tmp_path):
-    pytest.importorskip("optuna")
-    command = [sys.executable, "-m", "tfdml.experiment", str(table), "--row", "contrastive"]
-    command += ["--set", "search.trials=1", "seeds=[0]", "steps=40"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        folder.mkdir()
-    told = subprocess.run(command, cwd=whole, env=environment, check=True, capture_output=True)
-    assert b"hours for" in told.stdout
-    for awaited in ("runs/*/contrastive/fold_*.json", "runs/*_contrastive_*/checkpoint.keras"):
-        with subprocess.Popen(command, cwd=killed, env=environment) as child:
-            while not list(killed.glob(awaited)):
-                assert child.poll() is None
-                time.sleep(0.05)
-            child.send_signal(signal.SIGKILL)
-        time.sleep(3)  # its worker ends
-    subprocess.run(command, cwd=killed, env=environment, check=True)
-    assert lines_of(killed) == lines_of(whole)

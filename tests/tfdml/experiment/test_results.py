@@ -4,7 +4,6 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from tfdml.experiment import results
-from tfdml.runs.table import Table
 
 KEYS = {"trial": "", "fold": "", "seed": 0, "setting": "{}", "digest": "0", "classes": "test"}
 LINE = {"row": "a", **KEYS, "ranked_by": "distance", "untrained": 0.25}
@@ -29,17 +28,3 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     (tmp_path / "b.csv").write_text("row,seed\na,0\n")
     with pytest.raises(ValueError, match=r"b\.csv must have the columns of results"):
         results.read(tmp_path / "b.csv")
-
-
-def test_a_table_has_the_mean_and_deviation_of_the_seeds():
-    first = [LINE | {"recall@1": 0.5}, LINE | {"seed": 1, "recall@1": 0.6}]
-    second = [LINE | {"row": "b", "recall@1": 0.4, "setting": '{"steps": 3}'}]
-    held_out = [LINE | {"row": "b", "fold": 0, "recall@1": 0.9}]
-    second[0] |= {"difference": -0.15, "low": -0.2, "high": 0.01, "p": 0.03}
-    text = results.table_of(Table("t", {"a": {}, "b": {}}), [*second, *held_out, *first])
-    assert text.splitlines() == [
-        "| row | setting | untrained | recall@1 | difference | p | seeds |",
-        "|---|---|---|---|---|---|---|",
-        "| `a` |  | 25.0 ± 0.0 | 55.0 ± 7.1 |  |  | 2 |",
-        "| `b` | steps 3 | 25.0 | 40.0 | -15.0 (-20.0 to +1.0) | 0.03 | 1 |",
-    ]

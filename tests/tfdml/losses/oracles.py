@@ -1,7 +1,4 @@
-"""Each loss once more, as loops over examples in float64: the reference of its tests.
-
-An oracle follows the paper's formula without a thought for speed. It takes the options from a loss.
-"""
+"""Each loss once more, as loops over examples in float64: the reference of its tests."""
 
 import functools
 import itertools

@@ -1,7 +1,4 @@
-"""How near the search comes to the best medoids, and what it does to the gradient.
-
-Runs on the TensorFlow, JAX and PyTorch backends of Keras.
-"""
+"""How near the search comes to the best medoids, on any backend of Keras."""
 
 import itertools
 import json

@@ -92,17 +92,6 @@ def test_embeds_what_the_embedder_takes(rng):
         np.testing.assert_allclose(one.embed(given), outputs(one.embedder, [a]), atol=1e-6)
 
 
-@on_tensorflow
-def test_embeds_texts():
-    words = keras.layers.TextVectorization(vocabulary=["cat", "dog"], output_sequence_length=2)
-    text = keras.Input((), dtype="string")
-    rows = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(4, 3)(words(text)))
-    model, texts = EmbeddingModel(keras.Model(text, rows)), ["a cat", "a dog", "cat"]
-    expected = model.embedder(tf.constant(texts)).numpy()
-    for given in (texts, np.array(texts), np.array(texts, object), tf.constant(texts)):
-        np.testing.assert_allclose(model.embed(given), expected, atol=1e-6)
-
-
 def test_warns_of_images_in_the_unit_range(images):
     embedder = models.build_embedder("small_cnn", 8, input_shape=images.shape[1:])
     model, divided = EmbeddingModel(embedder), (images / 255).astype("float32")

@@ -94,13 +94,3 @@ def test_rejects_in_one_sentence(capsys):
     )
     pathlib.Path("runs/b/evaluation_queries.npz").write_bytes(b"")
     assert "is not an archive of per-query values" in refusal(capsys, "runs/a", "runs/b")
-
-
-def test_help_names_it(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        evaluate.main(["--help"])
-    assert "compare" in capsys.readouterr().out
-    for name in ("compare", "--compare"):
-        with pytest.raises(SystemExit, match="0"):
-            evaluate.main([name, "--help"])
-        assert "--confidence" in capsys.readouterr().out

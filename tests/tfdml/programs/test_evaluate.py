@@ -9,7 +9,6 @@ import types
 import programs
 import pytest
 import tensorflow as tf
-from PIL import Image
 from small_runs import write_images
 from small_scores import evaluate_here, evaluation_of, rejection
 
@@ -229,17 +228,6 @@ def test_a_folder_that_cannot_be_written_is_rejected_before_images_are_read(vers
     pathlib.Path("runs").write_text("a file where the folder should be")
     message = rejection(version, "--dataset", "folder", "--data_dir", "missing")
     assert "cannot write to" in message
-
-
-@pytest.mark.filterwarnings("ignore:1 of 6 queries")
-def test_a_report_of_a_model_without_a_similarity_has_distances(version, tmp_path):
-    photos = write_images(tmp_path / "photos", {"a": 1, "b": 2, "c": 2})
-    Image.new("RGB", (30, 12)).save(photos / "b" / "wide.jpg")
-    data = ["--dataset", "folder", "--data_dir", photos, "--split", "all"]
-    evaluate_here(version, *data, "--report", "report")
-    names = ("score_distributions.png", "retrievals.png")
-    sizes = [Image.open(pathlib.Path("report", name)).size for name in names]
-    assert sizes == [(500, 400), (780, 640)]
 
 
 def test_a_model_without_a_learned_similarity_is_rejected_with_advice(version):

@@ -181,13 +181,10 @@ def test_the_metadata_of_a_model_are_read_once(colours, monkeypatch):
 def test_stored_files_are_scored_and_compared_without_tensorflow():
     np.savez("x.npz", embeddings=ROWS, labels=LABELS)
     np.savez("y.npz", embeddings=ROWS[:, :2], labels=LABELS)
-    code = "import contextlib, sys\nfrom tfdml.programs import evaluate\n"
-    code += "with contextlib.suppress(SystemExit): evaluate.main(['ncm', '--help'])\n"
-    code += "helped = {'numpy', 'pandas', 'keras', 'tensorflow'} & set(sys.modules)\n"
+    code = "import sys\nfrom tfdml.programs import evaluate\n"
     for name in "xy":
         code += f"evaluate.main(['--embeddings', '{name}.npz', '--nmi=false'])\n"
-    code += "evaluate.main(['compare', 'runs/x', 'runs/y'])\n"
-    code += "print(helped, 'tensorflow' in sys.modules)"
+    code += "evaluate.main(['compare', 'runs/x', 'runs/y'])\nprint('tensorflow' in sys.modules)"
     command = [sys.executable, "-c", code]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines()[-1] == "set() False"
+    assert printed.splitlines()[-1] == "False"

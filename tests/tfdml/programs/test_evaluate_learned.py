@@ -4,19 +4,12 @@ import pathlib
 
 import keras
 import pytest
-from PIL import Image
-from small_runs import few_digits
 from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k
-from tfdml.runs.scoring import tasks
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _few_digits():
-    with few_digits():
-        yield
+pytestmark = pytest.mark.usefixtures("few_digits")
 
 
 @pytest.fixture
@@ -79,32 +72,6 @@ def test_reranking_states_what_is_lost(learned, expected, capsys):
     assert f"lost     {lost:10.4f}" in printed
     page = pathlib.Path("report", "index.html").read_text()
     assert "the 3 nearest by distance, by the learned similarity" in page
-
-
-def test_reranking_all_images_is_exact(learned, expected, monkeypatch):
-    monkeypatch.setattr(tasks, "COMPARED_QUERIES", 50)
-    evaluate_here(learned, "--rerank", "223")
-    content = evaluation_of("evaluation_rerank_223")
-    assert content["scores"] == {"recall@1": pytest.approx(expected[0][0], abs=2e-3)}
-    assert content["reranking"]["queries"] == 50
-    assert content["reranking"]["lost"] == {"recall@1": 0.0}
-
-
-def test_a_report_has_pairs_and_retrievals(learned, capsys):
-    evaluate_here(learned, "--report", "by_distance")
-    folder = pathlib.Path("by_distance")
-    assert f"Report: {folder / 'index.html'}" in capsys.readouterr().out
-    pictures = [folder / f"{name}.png" for name in ("score_distributions", "retrievals")]
-    # Similarity beside distance; the queries and the 8 that they find.
-    assert [Image.open(path).size for path in pictures] == [(1000, 400), (1170, 640)]
-    assert (folder / "projector" / "projector_config.pbtxt").is_file()
-    evaluate_here(learned, "--report", "by_similarity", "--rank_by", "similarity")
-    ranked = pathlib.Path("by_similarity")
-    assert (ranked / "retrievals.png").read_bytes() != pictures[1].read_bytes()
-    page = (ranked / "index.html").read_text()
-    assert "<dd>the learned similarity</dd>" in page
-    assert "nearest by distance" not in page  # all images are ranked by it
-    assert "<dd>the learned similarity</dd>" not in (folder / "index.html").read_text()
 
 
 @pytest.mark.parametrize(

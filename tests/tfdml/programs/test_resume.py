@@ -100,15 +100,6 @@ def test_a_run_without_new_layers_resumes_and_logs_each_interval_once(tmp_path):
     assert [row.partition(",")[0] for row in rows[len(lines) :]] == [str(len(lines) - 1)]
 
 
-def test_resume_rejects_a_broken_checkpoint(tmp_path):
-    folder = tmp_path / "runs" / "x"
-    (folder / "logs").mkdir(parents=True)
-    (folder / "config.yaml").write_text("dataset: digits\nclasses_per_batch: 5\nrun: x\n")
-    (folder / "checkpoint.keras").write_bytes(b"half a file")
-    message = rejection("--run", "x", "--resume", cwd=tmp_path)
-    assert "checkpoint.keras cannot be read" in message
-
-
 @pytest.mark.parametrize("name", ["38e7411", "#7"])
 def test_a_run_resumes_whatever_its_name_is_in_yaml(name, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -62,7 +62,6 @@ REJECTED = [
     ("--weights README --backbone googlenet HERE", ["be a converted .npz file", "tools/convert"]),
     ("DIGITS --backbone mobilenet_v2", ["the images are too small for mobilenet_v2", "32x32"]),
     ("--loss hdc DIGITS --levels 2", ["those of loss 'hdc', 3. Received: levels=2"]),
-    ("--levels 4", ["`levels` must be one of 1, 2, 3. Received: levels=4"]),
     ("--loss hdc DIGITS --backbone alexnet", ["has levels from 1 to 1. Received: levels=3"]),
     ("--loss hdc DIGITS --dropout [0.5,0.5]", ["must be one number, or one for each level"]),
     ("--tune frozen --sampler pairs", ["`sampler` must be left out with `tune` frozen"]),

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import pytest
 import yaml
-from damage import check_damage
 from small_runs import completed, small_dataset
 
 import pipelines
@@ -204,8 +203,3 @@ def test_a_damaged_checkpoint_is_named(checkpoint):
     checkpoint.write_bytes(content)
     with pytest.raises(ValueError, match=r"checkpoint\.keras cannot be read .*damaged='model\."):
         read_model(checkpoint)
-
-
-@pytest.mark.slow
-def test_damage_is_named_and_kills_nothing(checkpoint):
-    check_damage(weights, checkpoint.parent, places=400)

@@ -38,9 +38,7 @@ def small_model():
     [
         ("groups", {}, 5),
         ("whole_classes", {}, 2),
-        pytest.param("pairs", {}, 1, marks=pytest.mark.slow),
         ("pairs", {"hard_neighbours": True}, 1),
-        pytest.param("shuffled", {}, 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_model_trains_with_the_batches_of_every_sampler(

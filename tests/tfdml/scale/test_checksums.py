@@ -2,10 +2,14 @@
 
 import hashlib
 import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from damage import check_damage
 from stored_collections import finished, rewrite
 
 from tfdml.scale import Collection, StoredIndex
@@ -60,6 +64,30 @@ def answers(folder):
     return digest.hexdigest()
 
 
+def damage_each_file(folder, places):
+    """Prints each file and place, and whether the answer, or the name in the error, was right."""
+    rng, folder = random.Random(0), pathlib.Path(folder)
+    expected = answers(folder)
+    for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
+        print("file", flush=True)
+        content = path.read_bytes()
+        for _ in range(places):
+            place = rng.randrange(len(content))
+            print(path.name, place, flush=True)
+            # A bit changed, 40 bytes zeroed, or the rest cut off.
+            changed = rng.choice([bytes([content[place] ^ 1 << rng.randrange(8)]), bytes(40), b""])
+            rest = content[place + len(changed) :] if changed else b""
+            path.write_bytes(content[:place] + changed + rest)
+            try:
+                right = answers(folder) == expected
+            except (ValueError, OSError) as error:
+                print(error, flush=True)
+                right = path.name in str(error) or str(folder) in str(error)
+            print("right" if right else "WRONG", flush=True)
+        path.write_bytes(content)
+    print("done", answers(folder) == expected)
+
+
 @pytest.mark.parametrize(
     ("factory", "places"),
     [
@@ -73,7 +101,19 @@ def answers(folder):
 def test_damage_is_named_and_kills_nothing(clustered, factory, places):
     whole = finished(clustered)
     build(whole, factory)
-    check_damage(answers, whole.folder, places)
+    code = f"import test_checksums as t; t.damage_each_file({str(whole.folder)!r}, {places})"
+    paths = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, (lines[-2:], done.stderr[-2000:])
+    assert lines[-1] == "done True"
+    assert "WRONG" not in lines, lines[lines.index("WRONG") - 2 :][:3]
+    assert lines.count("right") == places * lines.count("file") > 0
 
 
 @pytest.mark.parametrize("name", ["index.faiss", "index.ivfdata", "list.arrow"])

@@ -67,20 +67,6 @@ def test_an_exact_index_loses_nothing_and_another_says_what(clustered):
         assert compared["lost"][name] == lost
 
 
-def test_finds_ids_by_files(tmp_path, monkeypatch):
-    photos = tmp_path / "photos"
-    photos.mkdir()
-    for name in "abc":
-        (photos / name).write_text(name)
-    (tmp_path / "link").symlink_to("photos")
-    paths = ["link/a", f"file://{photos}/b", "photos/../photos/a", "s3://photos/c", "other/c"]
-    monkeypatch.chdir(tmp_path)
-    options = {"shard_size": 2, "paths": paths}
-    gallery = Gallery(write_collection(tmp_path / "c", np.ones((5, 2)), ["x"] * 5, **options))
-    found = gallery.ids_of([photos / "b", "photos/a", photos / "c"])
-    assert found.tolist() == [[1, -1], [0, 2], [-1, -1]]
-
-
 def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, rng):
     rows, names = rng.normal(size=(40, 6)).astype(np.float32), [f"c{i % 8}" for i in range(40)]
     once = Gallery(write_collection(tmp_path / "once", rows, names))
@@ -97,24 +83,6 @@ def test_an_image_that_is_listed_twice_does_not_find_itself(tmp_path, rng):
     through, _ = scores_through_index(twice, index, rows, names, 1, metrics=metrics, own=own)
     for name in found:
         np.testing.assert_allclose(through[name], found[name], atol=1e-12, err_msg=name)
-
-
-def test_images_that_cannot_be_read_are_not_in_the_gallery(tmp_path, rng):
-    rows, names = rng.normal(size=(6, 3)).astype(np.float32), [*"aab", "b", "c", None]
-    none = write_collection(tmp_path / "none", rows, names, unreadable=range(6))
-    sentence = r"6 of the 6 images of the gallery .*/none could not be read, such as images/0\.png"
-    with pytest.raises(ValueError, match=f"{sentence}: it is empty"):
-        Gallery(none)
-    options = {"shard_size": 2, "unreadable": range(1, 6)}
-    some = write_collection(tmp_path / "some", rows, names, **options)
-    with pytest.warns(UserWarning, match=r"5 of the 6 .* gallery .*/some .* such as images/1\.png"):
-        gallery = Gallery(some)
-    assert len(gallery) == 1
-    assert gallery.classes_of(["a", "b"]).tolist() == [0, -2]
-    with pytest.raises(ValueError, match=r"gallery_size=1\b"):
-        retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 4)
-    found = retrieval_scores_per_query(gallery, rows, [*"aaaaaa"], 1, own=np.arange(6))
-    assert found["recall@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the first finds itself alone
 
 
 def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, monkeypatch):

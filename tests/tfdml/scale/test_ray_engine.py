@@ -89,14 +89,6 @@ def test_a_machine_that_dies_loses_nothing(cluster, expected, tmp_path):
     check_same(tmp_path / "out", expected.out)
 
 
-def test_actors_on_gpus_embed_what_tasks_read(cluster, expected, tmp_path):
-    node = cluster.add_node(num_cpus=1, num_gpus=1)  # Ray counts it, TensorFlow finds none
-    job = start_on(cluster, expected.version, expected.images, tmp_path / "out")
-    assert job.wait() == 0, job.communicate()
-    check_same(tmp_path / "out", expected.out)
-    cluster.remove_node(node)
-
-
 def test_a_failure_is_one_sentence(cluster, version, tmp_path):
     pq.write_table(pa.table({"path": ["nope://a"]}), tmp_path / "list.parquet")
     job = start_on(cluster, version, tmp_path / "list.parquet", tmp_path / "out")

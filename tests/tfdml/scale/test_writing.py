@@ -4,7 +4,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tfdml.scale.checksums import opened
-from tfdml.scale.collection import Collection
 from tfdml.scale.listed_images import Listing
 from tfdml.scale.storage import NO_FILE
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
@@ -106,28 +105,3 @@ def test_a_stop_at_the_beginning_is_made_good(begun, listing, tmp_path):
     (tmp_path / "out" / "list.parquet.0a.unfinished").touch()
     begun.begin(manifest_of(**IDENTITY, listing=listing), listing)
     assert begun.folder.names() == {"manifest.json", "list.parquet"}
-
-
-def write_shards(writer, listing, *numbers):
-    for number in numbers:
-        first, last = 3 * number, min(3 * number + 3, 4)
-        writer.write_shard(number, [*listing.shards(3)][number], rows(first, last, factor=1.1))
-
-
-def test_a_damaged_shard_is_named_and_written_again_alone(begun, listing, tmp_path):
-    write_shards(begun, listing, 0, 1)
-    begun.finish()
-    path, value = tmp_path / "out/shards/00000.parquet", np.float32(1.1) * np.float32(3)
-    content = bytearray(path.read_bytes())
-    content[content.index(value.tobytes())] ^= 1
-    path.write_bytes(content)
-    assert Collection(tmp_path / "out").shard(1).ids.tolist() == [3]
-    with pytest.raises(ValueError, match=r"00000\.parquet is damaged .*: delete it, and run"):
-        Collection(tmp_path / "out").shard(0)
-    path.unlink()
-    again = CollectionWriter(tmp_path / "out")
-    again.begin(manifest_of(**IDENTITY, listing=listing), listing)
-    assert again.missing() == [0]
-    write_shards(again, listing, 0)
-    again.finish()
-    assert Collection(tmp_path / "out").shard(0).embeddings[1, 1] == value

@@ -112,20 +112,6 @@ def test_nothing_is_served_by_a_path(folder, search, serving):
             assert (status, list(content)) == (404, ["error"]), path
 
 
-def test_links_that_lead_out_are_neither_found_nor_served(search, folder, client, encoded):
-    secret = folder.parent / "secret.png"
-    secret.write_bytes(encoded((250, 250, 250)))
-    (folder / "link.png").symlink_to(secret)
-    with pytest.warns(UserWarning, match="ignored 1 links"):
-        search.refresh()
-    assert "link.png" not in images_of(client)
-    key = images_of(client)["blue.png"]
-    (folder / "blue.png").unlink()
-    (folder / "blue.png").symlink_to(secret)  # once it has been indexed
-    assert b"PNG" not in client.get(f"/api/images/{key}").data
-    error_of(client.get(f"/api/images/{key}/thumbnail"), 404)
-
-
 def test_states_its_status(client, search, folder):
     (folder / "text.png").write_bytes(b"no picture")
     search.refresh()

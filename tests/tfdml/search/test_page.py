@@ -1,14 +1,12 @@
 """The page in a headless Chromium; skipped where there is none."""
 
 import base64
-import io
 import re
 import threading
 
 import in_chromium
 import numpy as np
 import pytest
-from PIL import Image
 
 from tfdml.search.folder_search import ImageSearch
 
@@ -69,17 +67,6 @@ def page(search, serving, browser):
         browser.reset()  # or pictures that are still to be loaded find no server
 
 
-def test_says_what_there_is_and_what_to_do(page):
-    assert page.texts("#about") == [
-        "5 images of “images”, by the model by_colour/1 and Euclidean distance."
-    ]
-    assert "Choose an image, drop one here or paste it." in page.texts("#drop")[0]
-    assert "BMP, GIF, JPEG, PNG, WEBP, up to 0.1 MB. It is not kept." in page.texts("#drop")[0]
-    assert page.texts("h2") == ["Or start from one of these"]
-    assert "5 of 5 images, drawn at random." in page.texts("#status")[0]
-    assert not page.one("#query").is_displayed()
-
-
 def test_finds_by_a_chosen_file(page, tmp_path, encoded):
     picture = tmp_path / "asked for.png"
     picture.write_bytes(encoded((240, 30, 30)))
@@ -110,13 +97,6 @@ def test_finds_by_what_is_dropped_or_pasted(kind, target, page, encoded):
     assert page.names()[0] == "blue.png"
 
 
-def test_shows_where_a_picture_may_be_dropped(page, encoded):
-    page.give("dragover", encoded((1, 2, 3)), "h2")
-    assert page.execute("return document.body.classList.contains('dragging')")
-    page.give("dragleave", encoded((1, 2, 3)), "h2")
-    assert not page.execute("return document.body.classList.contains('dragging')")
-
-
 def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.ask(encoded((240, 30, 30)))
     page.click("#results li:nth-child(2) .card")
@@ -130,20 +110,6 @@ def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.wait_for("h2", "Or start from one of these")
     page.driver.forward()
     page.wait_for("h2", "The 3 nearest images")
-
-
-def test_draws_the_images_that_were_found(page, encoded, colours):
-    page.ask(encoded((240, 30, 30)))
-    pictures = page.all("#results img")
-    page.wait(
-        lambda: all(page.execute("return arguments[0].naturalWidth", each) for each in pictures)
-    )
-    for picture, name in zip(
-        pictures, ["red/bright.png", "red/dark.png", "green/dark.png"], strict=True
-    ):
-        drawn = Image.open(io.BytesIO(picture.screenshot_as_png)).convert("RGB")
-        middle = drawn.getpixel((drawn.width // 2, drawn.height // 2))
-        np.testing.assert_allclose(middle, colours[name], atol=12)
 
 
 def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, serving, browser):

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from image_contents import WHOLE, claiming, encode
+from image_contents import WHOLE, encode
 from PIL import Image
 
 from tfdml.search.picture_files import (
@@ -17,7 +17,6 @@ from tfdml.search.picture_files import (
     read_header,
     thumbnail,
 )
-from tfdml.serving.options import ExportOptions
 
 
 def write(path, content=b"content"):
@@ -119,15 +118,6 @@ def test_rejects_what_is_no_picture(content, encoded):
     with pytest.raises(RejectedError, match="must be a complete JPEG") as caught:
         read_header(content)
     assert caught.value.status == 415
-
-
-def test_rejects_more_pixels_than_an_exported_model_by_the_header_alone():
-    assert 13_377**2 < ExportOptions().max_pixels < 13_379 * 13_377
-    for sides in ((13_379, 13_377), (99_999, 99_999)):
-        with pytest.raises(RejectedError, match=r"Received: .*of 178,956,970") as caught:
-            read_header(claiming("png", *sides))
-        assert caught.value.status == 413
-    assert read_header(claiming("png", 13_377, 13_377)) == ("PNG", 13_377, 13_377)
 
 
 def test_takes_a_bmp_of_indices():

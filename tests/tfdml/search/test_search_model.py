@@ -7,7 +7,6 @@ from image_contents import encode
 from PIL import Image
 
 from pipelines import Reader
-from tfdml.search.picture_files import RejectedError
 from tfdml.search.search_model import SearchModel
 from tfdml.serving.exported import fingerprint
 
@@ -35,14 +34,6 @@ def test_embeds_as_the_model_does(name, radius, versions, opened, pictures):
     rows = opened[name].embed_pictures(pictures)
     np.testing.assert_allclose(rows, versions[name][0].embed(images), atol=1e-5)
     assert (opened[name].dim, opened[name].radius) == (8, radius)
-
-
-def test_one_that_cannot_be_read_does_not_keep_the_others(opened, pictures):
-    model = opened["plain"]
-    rows = model.embed_pictures([pictures[0], pictures[0][:100], pictures[1]])
-    np.testing.assert_allclose(rows[::2], model.embed_pictures(pictures[:2]), atol=1e-6)
-    assert isinstance(rows[1], RejectedError)
-    assert "cannot read the picture (it is damaged" in str(rows[1])
 
 
 def test_scores_as_the_learned_similarity_does(versions, opened, rng, monkeypatch):

@@ -13,7 +13,6 @@ from tfdml.programs import evaluate
 @pytest.mark.parametrize(
     ("arguments", "name", "crops", "mirrors"),
     [
-        pytest.param(["--crops", 5], "crops_5", 5, False, marks=pytest.mark.slow),
         (["--crops", 10], "crops_10", 5, True),
         (["--mirror"], "mirror", 1, True),
         (["--crops", 5, "--mirror", "--batch_size", 3], "crops_5_mirror", 5, True),
