@@ -69,7 +69,7 @@ def read_caffemodel(path):
     """
     from google.protobuf.message import DecodeError
 
-    network = _net_parameter()
+    network = net_parameter()
     try:
         network.ParseFromString(path.read_bytes())
     except DecodeError as error:
@@ -78,7 +78,7 @@ def read_caffemodel(path):
     for layer in (*network.layer, *network.layers):
         if not layer.blobs:
             continue
-        arrays = [_array(blob, layer.name, path) for blob in layer.blobs]
+        arrays = [array_of(blob, layer.name, path) for blob in layer.blobs]
         if len(arrays) != 2:
             raise ValueError(f"{path}: layer {layer.name} must have only a kernel and a bias")
         layers[layer.name] = arrays
@@ -87,7 +87,7 @@ def read_caffemodel(path):
     return layers
 
 
-def _array(blob, layer, path):
+def array_of(blob, layer, path):
     shape = tuple(blob.shape.dim) or (blob.num, blob.channels, blob.height, blob.width)
     if 4 * np.prod(shape, dtype=object) != len(blob.data):
         raise ValueError(
@@ -96,7 +96,7 @@ def _array(blob, layer, path):
     return np.frombuffer(blob.data, "<f4").reshape(shape)
 
 
-def _net_parameter():
+def net_parameter():
     """An empty message with the parts of Caffe's caffe.proto that hold weights."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 

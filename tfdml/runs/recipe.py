@@ -65,9 +65,9 @@ class Recipe(Settings):
             `image_size` if there is none.
         trim_white: Cut off a white border first, resize the longer side to `warp_size` and pad the
             image with white to a square, as for Stanford Online Products.
-        mean_image: File, `.npy` or Caffe's `.binaryproto`, of the mean image that is subtracted
-            before the crop, of side `warp_size`, or `image_size` without one. Its mean colour is
-            added back, because backbones subtract one themselves.
+        mean_image: `.npy` file of the mean image that is subtracted before the crop, of side
+            `warp_size`, or `image_size` without one. Its mean colour is added back, because
+            backbones subtract one themselves.
         augmentation: Changes of the dataset's random crops, flips, warps and colours, such as
             `--augmentation.rotation 10`; the docstring of `pipelines.Augmentation` lists them.
         backbone: Network up to the features: {backbones}; or `hub:PRESET`, a preset of KerasHub by
