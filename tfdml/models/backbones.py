@@ -39,28 +39,14 @@ POOLINGS = ("average", "average+max")
 
 MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for lack of memory
 
-_CAFFE = "http://dl.caffe.berkeleyvision.org"
-# Backbone -> name of the network, addresses of its published weights.
-PUBLISHED = {
-    "alexnet": ("CaffeNet", f"{_CAFFE}/bvlc_reference_caffenet.caffemodel"),
-    "googlenet": (
-        "GoogLeNet",
-        f"{_CAFFE}/bvlc_googlenet.caffemodel",
-        "https://download.pytorch.org/models/googlenet-1378be20.pth",
-    ),
-}
+CONVERTED = ("alexnet", "googlenet")  # whose published weights are not of Keras
 
 
 def how_to_convert(backbone):
-    """Instructions for converting the weights of a backbone of `PUBLISHED`; "" for others."""
-    if backbone not in PUBLISHED:
+    """Where the weights of a backbone of `CONVERTED` come from; "" for others."""
+    if backbone not in CONVERTED:
         return ""
-    network, *originals = PUBLISHED[backbone]
-    converted = f"{network.lower()}.npz"
-    return (
-        f"download {' or '.join(originals)}, run `python tools/convert_{backbone}.py "
-        f"{originals[0].rpartition('/')[2]} {converted}` and give {converted} as `weights`"
-    )
+    return f"python tools/convert_{backbone}.py makes it of what docs/reproduce.md links to"
 
 
 def check_colour(image_shape, weights, backbone=""):

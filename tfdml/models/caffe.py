@@ -5,7 +5,7 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GroupedConv2D
-from tfdml.models.backbones import PUBLISHED, check_colour, how_to_convert
+from tfdml.models.backbones import check_colour, how_to_convert
 
 IMAGENET_MEAN = (123.0, 117.0, 104.0)  # of red, green and blue
 _NAMED = 5  # largest number of entries of a file listed in an error
@@ -65,15 +65,13 @@ def check_side(inputs, least, network):
 
 
 def read_weights(inputs, weights, backbone):
-    """{name: array} of the .npz file of a backbone of `PUBLISHED`; without `weights` none."""
+    """{name: array} of the .npz file of a backbone of `CONVERTED`; without `weights` none."""
     check_colour(inputs.shape, weights)
     if weights is None:
         return {}
     if weights == "imagenet":
-        raise FileNotFoundError(
-            f"the ImageNet weights of {PUBLISHED[backbone][0]} must be converted first: "
-            f"{how_to_convert(backbone)}"
-        )
+        cause = f"the ImageNet weights of {backbone} are an .npz file"
+        raise FileNotFoundError(f"{cause}: {how_to_convert(backbone)}")
     try:
         with np.load(weights) as file:
             return dict(file)

@@ -13,7 +13,6 @@ from tfdml.images.image_files import is_image
 from tfdml.images.image_headers import excess_pixels, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
-_PIXELS_PER_BYTE = 512  # of a JPEG at most: blocks of 8 × 8 pixels, each of one bit or more
 
 
 class RejectedError(ValueError):
@@ -86,18 +85,18 @@ def read_header(content):
     The format is a key of `MIME_TYPES`.
 
     Raises:
-        RejectedError: With 415, if it is not a picture of a supported format, or has too few bytes
-            for its pixels; with 413, if it has too many pixels.
+        RejectedError: With 415, if it is not a picture of a supported format; with 413, if it has
+            too many pixels.
     """
     try:
         picture = open_image(io.BytesIO(content))
     except UnidentifiedImageError:
-        raise _incomplete(content, "of another type") from None
+        expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
+        received = f"Received: {len(content):,} bytes of another type"
+        raise RejectedError(f"{expected}. {received}", status=415) from None
     if excess := excess_pixels(picture):
         raise RejectedError(f"The picture must be smaller. Received: {excess}", status=413)
     width, height = picture.size
-    if picture.format == "JPEG" and width * height > _PIXELS_PER_BYTE * len(content):
-        raise _incomplete(content, f"for {width:,} × {height:,} pixels")
     return str(picture.format), width, height
 
 
@@ -124,9 +123,3 @@ def thumbnail(content, side=320):
 
 def _stamp(status):
     return Stamp(status.st_size, status.st_mtime_ns)
-
-
-def _incomplete(content, what):
-    expected = "The picture must be a complete JPEG, PNG, WebP, GIF or BMP file"
-    received = f"Received: {len(content):,} bytes {what}"
-    return RejectedError(f"{expected}. {received}", status=415)
