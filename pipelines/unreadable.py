@@ -2,18 +2,17 @@
 
 import contextlib
 import io
-import itertools
 import os
 import pathlib
 import re
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 
 from PIL import UnidentifiedImageError
 
 from pipelines.records import is_record, read
 from tfdml.images.image_headers import KINDS, excess_pixels, open_image
 from tfdml.quiet import import_tensorflow, progress
+from tfdml.threads import in_order
 
 _NO_MEMORY = (OSError, RuntimeError, sqlite3.Error)  # of an unreadable or missing database
 
@@ -31,20 +30,15 @@ def unreadable(paths):
     good = []
     if unknown:  # not in the threads: each would silence the standard error of the others
         import_tensorflow()
-    pool = ThreadPoolExecutor(os.cpu_count())
+    reasons = in_order(_problem, (paths[row] for row in unknown), 1 + (os.cpu_count() or 1))
     try:
-        # In chunks, so that millions of files do not wait in the queue at once.
-        chunks = (unknown[first : first + 2048] for first in range(0, len(unknown), 2048))
-        reasons = (pool.map(_problem, [paths[row] for row in chunk]) for chunk in chunks)
-        reasons = itertools.chain.from_iterable(reasons)
-        reasons = progress("Checking images", reasons, total=len(unknown))
-        for row, reason in zip(unknown, reasons, strict=True):
-            if reason:
+        for row in progress("Checking images", unknown):
+            if reason := next(reasons):
                 yield row, reason
             elif stamps[row]:
                 good.append(stamps[row])
     finally:  # keeps what was checked before Ctrl-C
-        pool.shutdown(cancel_futures=True)
+        reasons.close()
         _remember(good)
 
 

@@ -5,8 +5,6 @@ import functools
 import itertools
 import pathlib
 import warnings
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from tfdml.client.encoding import ImageError, batches_of, listed, read_images
 from tfdml.client.rest_service import RestService
 from tfdml.client.service import Model, ServingError, malformed, well_formed
 from tfdml.quiet import progress
+from tfdml.threads import in_order
 
 SCHEMES = {"grpc": 8500, "grpcs": 8500, "http": 8501, "https": 443}  # and their default ports
 _MARKED = "the server marks it as unreadable"
@@ -33,7 +32,6 @@ class _Task(NamedTuple):
 
 
 _EMBED = _Task("serving_default", ("image_bytes",), "embedding", 2)
-_EMBED_FLOATS = _Task("embed_images", ("images",), "embedding", 2)
 _COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity", 1)
 
 
@@ -43,9 +41,9 @@ class Client(contextlib.AbstractContextManager):
     Imports neither TensorFlow nor Keras. gRPC needs the messages of tensorflow-serving-api
     (`pip install "tfdml[serving]"`), REST does not.
 
-    Images are paths, bytes of encoded files, or arrays. Files are sent unchanged and uint8 arrays
-    as PNG: the server reads and resizes them as in training. Float arrays in [0, 255] must have the
-    input size of the model.
+    Images are paths, bytes of encoded files, or uint8 arrays. Files are sent unchanged and arrays
+    as PNG: the server reads and resizes them as in training. `predict("embed_images", ...)` takes
+    floats in [0, 255] of the input size of the model.
 
     Without `version` and `label` the newest version answers, all batches of a call by the same. A
     client is thread-safe. Close it, or use it in a `with` block.
@@ -127,7 +125,7 @@ class Client(contextlib.AbstractContextManager):
             ImageError: For the first image that cannot be read.
             ServingError: If a request fails.
             TypeError: If an image has an unsupported type.
-            ValueError: If an array does not have the shape or range of an image.
+            ValueError: If an array does not have the shape of an image.
         """
         images, count = listed(images)
         found = (read_images((image,), (f"image {i}",)) for i, image in enumerate(images))
@@ -144,7 +142,7 @@ class Client(contextlib.AbstractContextManager):
         """The similarity of `a[i]` to `b[i]`: learned, otherwise the cosine.
 
         Args:
-            a: Images as for `embed`, except float arrays.
+            a: Images as for `embed`.
             b: The same number of images.
             on_bad_image: As for `embed`; NaN for a pair with an unreadable image.
 
@@ -154,7 +152,7 @@ class Client(contextlib.AbstractContextManager):
         Raises:
             ImageError: For the first pair with an unreadable image.
             ServingError: If a request fails.
-            TypeError: If an image has an unsupported type, or is a float array.
+            TypeError: If an image has an unsupported type.
             ValueError: If `a` and `b` differ in length.
         """
         a, b = (list(listed(images)[0]) for images in (a, b))
@@ -230,12 +228,8 @@ class Client(contextlib.AbstractContextManager):
         """A row, or an `ImageError`, for every image of a batch; raises the error if `strict`."""
         if isinstance(batch[0], ImageError):
             return batch
-        if not batch[0].is_encoded:
-            task = _EMBED_FLOATS
-            self._check_sizes(model, batch)
         columns = zip(*(images.contents for images in batch), strict=True)
-        joined = map(list if batch[0].is_encoded else np.stack, columns)
-        inputs = dict(zip(task.inputs, joined, strict=True))
+        inputs = dict(zip(task.inputs, map(list, columns), strict=True))
         try:
             outputs = self._service.predict(model, task.signature, inputs)
         except ServingError as error:
@@ -256,17 +250,6 @@ class Client(contextlib.AbstractContextManager):
             for row, good, images in found
         ]
 
-    def _check_sizes(self, model, batch):
-        """Checks float images: a server would accept any size, and embed them wrongly."""
-        signature = self._signature(model, "embed_images")
-        expected = "a signature that takes `images`, (n, height, width, channels)"
-        with well_formed(expected, signature):
-            size = signature.inputs["images"].shape[1:]
-        for images in batch:
-            shape, name = images.contents[0].shape, images.name
-            expected = f"{name} is a float array and must have the input size of the model: {size}"
-            check(shape == size, expected, shape=shape)
-
     def _dim(self):
         """Length of the embeddings, as the server states it."""
         signature = self._signature(self._model, "serving_default")
@@ -281,18 +264,6 @@ class Client(contextlib.AbstractContextManager):
             message = f"the model has no signature {name}. It has: {names}"
             raise ServingError("INVALID_ARGUMENT", message)
         return signatures[name]
-
-
-def in_order(function, items, in_flight):
-    """Yields the results of calls in threads, in order; reads at most `in_flight` items ahead."""
-    with ThreadPoolExecutor(in_flight) as pool:
-        waiting = deque()
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) == in_flight:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _rows_in(outputs, task, count):

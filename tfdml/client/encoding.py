@@ -13,7 +13,7 @@ import PIL.Image
 from tfdml.checks import check, check_type
 from tfdml.serving.bad_images import reasons
 
-_KINDS = "paths, bytes of encoded images, or arrays of uint8 or floats"
+_KINDS = "paths, bytes of encoded images, or arrays of uint8"
 
 
 class ImageError(ValueError):
@@ -33,15 +33,11 @@ class Images(NamedTuple):
     """One image, or a pair of them."""
 
     names: tuple  # of each, in error messages
-    contents: tuple  # of each, bytes of a file or (height, width, channels) float32
+    contents: tuple  # of each, bytes of a file
 
     @property
     def name(self):
         return " and ".join(self.names)
-
-    @property
-    def is_encoded(self):
-        return isinstance(self.contents[0], bytes)
 
     def rejected(self, inputs, message):
         """The `ImageError` of the unreadable one, or of both, for an error of the server."""
@@ -66,17 +62,13 @@ def listed(images):
 def read_images(given, names):
     """The `Images` of one or two, or the `ImageError` of the first that cannot be read."""
     try:
-        names, contents = zip(*map(read, given, names), strict=True)
+        return Images(*zip(*map(read, given, names), strict=True))
     except ImageError as error:
         return error
-    images = Images(names, contents)
-    if len(given) > 1 and not all(isinstance(content, bytes) for content in contents):
-        raise TypeError(f"{images.name} must be encoded images, or arrays of uint8")
-    return images
 
 
 def read(given, name):
-    """(name, content for a request) of one image, a path, the bytes of a file, or an array."""
+    """The name and the bytes of one image: a path, the bytes of a file, or an array, as PNG."""
     if isinstance(given, (str, os.PathLike)):
         try:
             return os.fspath(given), pathlib.Path(given).read_bytes()
@@ -85,26 +77,19 @@ def read(given, name):
     if isinstance(given, bytes):
         return name, given
     check_type(isinstance(given, np.ndarray), f"{name} must be one of {_KINDS}", image=type(given))
-    known = given.dtype == np.uint8 or given.dtype.kind == "f"
-    check_type(known, f"{name} must be of uint8, or of floats in [0, 255]", dtype=given.dtype.name)
+    check_type(given.dtype == np.uint8, f"{name} must be of uint8", dtype=given.dtype.name)
     channels = given.shape[2:] or (1,)
     is_image = given.ndim in (2, 3) and given.size > 0 and channels in ((1,), (3,))
     expected = "(height, width), or (height, width, channels) with 1 or 3 channels"
     check(is_image, f"{name} must be {expected}", shape=given.shape)
-    if given.dtype == np.uint8:
-        buffer = io.BytesIO()
-        pixels = given[:, :, 0] if given.shape[2:] == (1,) else given
-        PIL.Image.fromarray(pixels).save(buffer, "PNG")
-        return name, buffer.getvalue()
-    given = np.asarray(given, np.float32).reshape(*given.shape[:2], *channels)
-    least, greatest = float(given.min()), float(given.max())  # NaN if any is
-    expected = f"{name} must have values in [0, 255]"
-    check(least >= 0 and greatest <= 255, expected, least=least, greatest=greatest)
-    return name, given
+    buffer = io.BytesIO()
+    pixels = given[:, :, 0] if given.shape[2:] == (1,) else given
+    PIL.Image.fromarray(pixels).save(buffer, "PNG")
+    return name, buffer.getvalue()
 
 
 def batches_of(images, batch_size):
-    """Lists of `Images`, all encoded or none, and of the `ImageError`s between them."""
-    for _, alike in itertools.groupby(images, lambda image: getattr(image, "is_encoded", None)):
+    """Lists of `Images`, and of the `ImageError`s between them."""
+    for _, alike in itertools.groupby(images, type):
         while batch := list(itertools.islice(alike, batch_size)):
             yield batch

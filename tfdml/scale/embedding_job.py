@@ -1,10 +1,8 @@
 """Embeds the images of a collection, and writes the shards that are missing."""
 
-import collections
 import contextlib
 import functools
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 from tfdml.command_line import one_sentence
 from tfdml.quiet import progress
@@ -14,6 +12,7 @@ from tfdml.scale.storage import fetch_all
 from tfdml.scale.writing import manifest_of, rows_of
 from tfdml.serving.exported import fingerprint
 from tfdml.serving.versions import name_of
+from tfdml.threads import in_order
 
 _CONTINUE = "run the same command to continue"
 _READING = 2  # pieces read at once, each on all cores, while another is embedded
@@ -66,25 +65,12 @@ def embed_missing(collection, listing, batch_size, embedded):
 def embedded(model, pieces):
     """Yields a table of `rows_of` for each of the pieces, of which a few are in memory at once."""
 
-    def oldest():
-        ids, images = reading.popleft()
-        return rows_of(ids, *model.embed(*images.result()))
+    def read(piece):
+        ids, paths = piece
+        return ids, model.read(fetch_all(paths))
 
-    reading = collections.deque()
-    pool = ThreadPoolExecutor(_READING, "reading")
-    try:
-        for ids, paths in pieces:
-            reading.append((ids, pool.submit(_read, model, paths)))
-            if len(reading) > _READING:
-                yield oldest()
-        while reading:
-            yield oldest()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _read(model, paths):
-    return model.read(fetch_all(paths))
+    for ids, images in in_order(read, pieces, 1 + _READING):
+        yield rows_of(ids, *model.embed(*images))
 
 
 def _pieces_of(shards, shard_size, batch_size):

@@ -13,13 +13,10 @@ def contents_of(given):
     ("image", "error", "said"),
     [
         (3, TypeError, "image 0 must be one of paths, bytes"),
-        (np.zeros((16, 12, 3), "int64"), TypeError, "of uint8, or of floats.*dtype='int64'"),
+        (np.zeros((16, 12, 3), "int64"), TypeError, "must be of uint8.*dtype='int64'"),
         (np.zeros((16, 12, 4), "uint8"), ValueError, r"with 1 or 3 channels.*\(16, 12, 4\)"),
         (np.zeros((1, 2, 3, 3), "uint8"), ValueError, r"image 0 must be .*\(1, 2, 3, 3\)"),
         (np.zeros((0, 12, 3), "uint8"), ValueError, r"image 0 must be .*\(0, 12, 3\)"),
-        (np.full((16, 12, 3), 256.0), ValueError, r"in \[0, 255\]. Received: least=256"),
-        (np.full((16, 12, 3), -1e-3), ValueError, r"in \[0, 255\]"),
-        (np.full((16, 12, 3), np.nan), ValueError, r"in \[0, 255\]"),
     ],
 )
 def test_what_is_no_image_is_rejected(image, error, said):
@@ -42,10 +39,9 @@ def test_one_image_or_an_iterable_of_them_is_listed():
     [
         ([b"x"] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
         ([], []),
-        ([b"x", 1.0, 2.0, b"x"], [[0], [1, 2], [3]]),
         ([b"x", None, None, b"x"], [[0], [1, 2], [3]]),
     ],
-    ids=["full but the last", "none", "of one kind", "errors apart"],
+    ids=["full but the last", "none", "errors apart"],
 )
 def test_batches(contents, batches):
     images = [

@@ -249,10 +249,8 @@ def test_embeddings_of_two_lengths_are_no_answer(monkeypatch):
 @pytest.mark.parametrize("shape", [None, (), (None,), (None, None), (None, 2, 2)])
 def test_metadata_without_a_length_are_no_answer(shape, monkeypatch):
     signature = Signature({"images": Tensor("float32", None)}, {"embedding": Tensor("f", shape)})
-    metadata = Metadata(1, {"serving_default": signature, "embed_images": signature})
+    metadata = Metadata(1, {"serving_default": signature})
     with Client("http://127.0.0.1:1", model="m") as client:
         monkeypatch.setattr(client._service, "metadata", lambda model: metadata)
         with harmless("INTERNAL: .*returns `embedding`"):
             client.embed([])
-        with harmless("INTERNAL: .*takes `images`"):
-            client.embed(np.zeros((1, 4, 4, 3)))

@@ -12,10 +12,11 @@ from hostile import HostileServer, saying
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from tfdml.client import grpc_service, service
-from tfdml.client.client import connect, in_order
+from tfdml.client.client import connect
 from tfdml.client.grpc_service import GrpcService
 from tfdml.client.rest_service import RestService
 from tfdml.client.service import Model, Service, ServingError, versions_in
+from tfdml.threads import in_order
 
 OPTIONS = {"timeout": 20.0, "headers": {}, "connections": 1}
 FILES = {"authority": None, "certificate": None, "key": None}
