@@ -1,16 +1,14 @@
 """Keras callbacks: crash-safe checkpoints, a stop on divergence, logs of scores and losses."""
 
-import collections
 import pathlib
 import time
 
 import keras
 import numpy as np
 
-from tfdml.checks import check, check_integer
+from tfdml.checks import check
 from tfdml.evaluation import recall_at_k
 from tfdml.evaluation.inputs import class_ids, neighbour_counts
-from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.files import replacing, shortened
 from tfdml.models.pair_warnings import WarnWithoutPairs
 from tfdml.quiet import progress
@@ -267,36 +265,6 @@ class LossLogs(keras.callbacks.Callback):
                 continue
             kinds = {"mean": np.mean(value), "lowest": np.min(value), "highest": np.max(value)}
             logs.update({f"{name}_{kind}": float(number) for kind, number in kinds.items()})
-
-
-class EmbeddingDrift(keras.callbacks.Callback):
-    """Logs the mean cosine between the embeddings of images now and epochs ago: `drift_cosine`.
-
-    With as many epochs as a cross-batch memory spans, it is near 1 as long as the oldest embeddings
-    in the memory are still those of the network.
-
-    Args:
-        images: As for `RetrievalScores`, such as some of the training images.
-        epochs: Age of the embeddings compared with; before, those at the start of `fit`.
-    """
-
-    def __init__(self, images, epochs=1):
-        super().__init__()
-        check_integer(1, epochs=epochs)
-        self.images = images
-        self._past = collections.deque(maxlen=epochs)
-
-    def on_train_begin(self, logs=None):
-        self._past.clear()
-        self._past.append(self._directions())
-
-    def on_epoch_end(self, epoch, logs):
-        now = self._directions()
-        logs["drift_cosine"] = float(np.mean(np.sum(now * self._past[0], axis=1)))
-        self._past.append(now)
-
-    def _directions(self):
-        return unit_rows(_embed(self.model, self.images))
 
 
 class EmbeddingsOfEpoch(keras.callbacks.Callback):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tqdm import tqdm
 
-from tfdml import EmbeddingModel, callbacks, losses, pairwise
+from tfdml import EmbeddingModel, callbacks, losses
 from tfdml.evaluation import recall_at_k
 
 LABELS = np.repeat(np.arange(4), 4)
@@ -98,18 +98,15 @@ def test_any_model_of_one_output_is_watched(rows):
     images, given = tf.data.Dataset.from_tensor_slices(rows).batch(8), []
     watching = [
         callbacks.RetrievalScores(images, LABELS, k=1),
-        callbacks.EmbeddingDrift(rows),
         callbacks.EmbeddingsOfEpoch(images, lambda step, found: given.append(found)),
     ]
     before = model.predict(rows, verbose=0)
     history = model.fit(rows, LABELS, verbose=0, callbacks=watching).history
     assert history["val_recall@1"] == [recall_at_k(model.predict(rows, verbose=0), LABELS)[1]]
-    assert history["drift_cosine"][0] < 1
     np.testing.assert_allclose(given, [before], atol=1e-6)
 
 
-@pytest.mark.parametrize("watch", [callbacks.RetrievalScores, callbacks.EmbeddingDrift])
-def test_a_model_of_several_outputs_is_rejected_as_training_begins(watch, rows):
+def test_a_model_of_several_outputs_is_rejected_as_training_begins(rows):
     class Two(keras.Model):
         def __init__(self):
             super().__init__()
@@ -121,7 +118,7 @@ def test_a_model_of_several_outputs_is_rejected_as_training_begins(watch, rows):
     model, steps = Two(), []
     model.compile("sgd", ["mse", "mse"], run_eagerly=True)
     count = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_: steps.append(0))
-    watching = [count, watch(rows, *[LABELS][: watch is callbacks.RetrievalScores])]
+    watching = [count, callbacks.RetrievalScores(rows, LABELS)]
     with pytest.raises(ValueError, match=r"one output, \(batch, dim\).*shape=\[?\("):
         model.fit(rows, (rows[:, :4], rows), verbose=0, callbacks=watching)
     assert not steps
@@ -154,30 +151,6 @@ def test_a_loss_without_classes_says_so_though_it_is_logged(rows, name):
     model.compile("adam", name)
     with pytest.raises(ValueError, match="num_classes"):
         model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()])
-
-
-def test_drift_needs_an_epoch():
-    with pytest.raises(ValueError, match=r"`epochs` must be >= 1\. Received: epochs=0"):
-        callbacks.EmbeddingDrift(None, epochs=0)
-
-
-def test_the_drift_of_embeddings_is_logged(rows):
-    model, drift = build(), callbacks.EmbeddingDrift(rows)
-    before = model.embed(rows)
-    first = model.fit(rows, LABELS, verbose=0, callbacks=[drift]).history["drift_cosine"]
-    now = model.embed(rows)
-    cosines = (before * now).sum(axis=1) / np.linalg.norm(before, axis=1)
-    expected = np.mean(cosines / np.linalg.norm(now, axis=1))
-    np.testing.assert_allclose(first, [expected], rtol=1e-5)
-    assert expected < 1 - 1e-6
-    model, drift = build(), callbacks.EmbeddingDrift(rows, epochs=3)
-    before = pairwise.normalize(model.embed(rows))
-    history = model.fit(rows, LABELS, epochs=3, verbose=0, callbacks=[drift]).history
-    cosines = np.sum(before * pairwise.normalize(model.embed(rows)), axis=1)
-    np.testing.assert_allclose(history["drift_cosine"][-1], np.mean(cosines), rtol=1e-5)
-    frozen = build(learning_rate=0.0)
-    history = frozen.fit(rows, LABELS, verbose=0, callbacks=[drift]).history
-    np.testing.assert_allclose(history["drift_cosine"], [1.0], rtol=1e-6)
 
 
 def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):

@@ -13,29 +13,21 @@ import tensorflow as tf
 from pipelines.loading import cause_of
 from tfdml import callbacks
 from tfdml.files import read_text, write_text
-from tfdml.layers import EmbeddingMemory
 from tfdml.runs.folders import CHECKPOINT
 from tfdml.runs.run_batches import images_to_score
 
 
 def watching_callbacks(run):
     """The callbacks of a `Run` that is kept, in this order."""
-    recipe, images, loss = run.recipe, run.seen, run.model.loss
-    interval, start, logs = recipe.checkpoint_every, run.step, run.folder / "logs"
+    recipe, images, start, logs = run.recipe, run.seen, run.step, run.folder / "logs"
     if recipe.validation_share:
         batches = images_to_score(images.test, images.dataset)
         yield callbacks.RetrievalScores(batches, images.test.labels)
-    if loss.traits.compares_batches:
-        size = next(layer.size for layer in loss.layers if isinstance(layer, EmbeddingMemory))
-        count = len(images.train.labels)
-        sample = images.train.subset(list(range(0, count, 1 + count // 500)))  # 500 at most
-        epochs = math.ceil(size / (recipe.batch_size * interval))
-        yield callbacks.EmbeddingDrift(images_to_score(sample, images.dataset), epochs=epochs)
     yield callbacks.LossLogs()
     yield keras.callbacks.TensorBoard(str(logs))
     log = logs / "epochs.csv"
     if start:
-        _drop_rows(log, math.ceil(start / interval))
+        _drop_rows(log, math.ceil(start / recipe.checkpoint_every))
     yield keras.callbacks.CSVLogger(str(log), append=start > 0)
     seconds = 60 if recipe.tune == "head" else 0  # of which most would go into saving the backbone
     yield callbacks.Checkpoint(run.folder / CHECKPOINT, run.model, seconds)

@@ -16,16 +16,6 @@ from tfdml.runs.network import read_model
 
 
 @pytest.mark.usefixtures("without_export")
-def test_trains_with_a_memory_whose_drift_is_logged(tmp_path):
-    options = {"base": "multi_similarity", "size": 256, "start_step": 0}
-    flags = [f"--loss_options.{name}={value}" for name, value in options.items()]
-    small = ["--classes_per_batch", "2", "--images_per_class", "2", "--steps", "2"]
-    run(*SMALL, "--loss", "memory", *flags, *small, "--run", "r", cwd=tmp_path)
-    logs = (tmp_path / "runs" / "r" / "logs" / "epochs.csv").read_text().splitlines()
-    assert "drift_cosine" in logs[0]
-
-
-@pytest.mark.usefixtures("without_export")
 def test_shuffled_batches_train_proxies_from_class_means_and_resume(tmp_path):
     flags = ["--run", "r", "--loss", "proxy_anchor"]
     flags += ["--sampler", "shuffled", "--images_per_class", "1", "--clip_value", "0.001"]
