@@ -51,15 +51,6 @@ def few_shot_accuracies(
     return {count: [drawn[count] for drawn in scores] for count in scores[0]}
 
 
-def few_shot_scores(embeddings, labels, **options):
-    """{"scores": {"top1": mean, ...}, "deviations": the same of several draws}."""
-    accuracies = few_shot_accuracies(embeddings, labels, **options)
-    averages = {f"top{k}": _average(values) for k, values in accuracies.items()}
-    scores, deviations = ({name: pair[i] for name, pair in averages.items()} for i in (0, 1))
-    several = all(len(values) > 1 for values in accuracies.values())
-    return {"scores": scores, "deviations": deviations if several else {}}
-
-
 def one_per_class_scores(
     embeddings, labels, k=(1, 5), *, metrics=("recall", "map"), draws=10, seed=0, similarity=None
 ):
@@ -88,9 +79,9 @@ def one_per_class_scores(
         gallery = {"gallery_embeddings": embeddings[drawn], "gallery_labels": labels[drawn]}
         data = np.delete(embeddings, drawn, axis=0), np.delete(labels, drawn)
         scores.append(retrieval_scores(*data, k, **options, **gallery))
-    return {name: _average([drawn[name] for drawn in scores]) for name in scores[0]}
+    return {name: average([drawn[name] for drawn in scores]) for name in scores[0]}
 
 
-def _average(values):
+def average(values):
     """The mean and the standard deviation, 0 for one value."""
     return float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)))

@@ -12,7 +12,7 @@ from tfdml.evaluation.approximate import check_index
 from tfdml.evaluation.faiss_index import load_faiss
 from tfdml.evaluation.metrics import Metrics, named_recalls
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
-from tfdml.evaluation.random_draws import few_shot_scores
+from tfdml.evaluation.random_draws import average
 from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
 from tfdml.runs import scoring
 from tfdml.runs.scoring.embedded import joined, levels_of
@@ -198,20 +198,21 @@ def _verified(embedded, options, histogram):
 
 
 def one_per_class(embedded, options):
-    """{"scores": {name: mean}, "deviations": {name: deviation}} over the draws."""
     kind = {"similarity": embedded.similarity(options), **options.given("k", "draws", "seed")}
     found = evaluation.one_per_class_scores(embedded.embeddings, embedded.labels, **kind)
-    drawn = options.draws > 1
-    return {
-        "scores": {name: mean for name, (mean, _) in found.items()},
-        "deviations": {name: deviation for name, (_, deviation) in found.items() if drawn},
-    }
+    return _of_draws(found, options)
 
 
 def nearest_class_mean(embedded, options):
-    """As `one_per_class`."""
     kind = options.given("shots", "k", "draws", "seed", "renormalize_means")
-    return few_shot_scores(embedded.embeddings, embedded.labels, **kind)
+    found = evaluation.few_shot_accuracies(embedded.embeddings, embedded.labels, **kind)
+    return _of_draws({f"top{k}": average(values) for k, values in found.items()}, options)
+
+
+def _of_draws(found, options):
+    """{"scores": {name: mean}, "deviations": {name: the same of several draws}}."""
+    scores, deviations = ({name: pair[i] for name, pair in found.items()} for i in (0, 1))
+    return {"scores": scores, "deviations": deviations if options.draws > 1 else {}}
 
 
 def zero_shot(embedded, options):
