@@ -33,11 +33,6 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
     Each is cut to its box, if it has one, and stored as `Preprocessing(warp_size=size, ...)` makes
     it before the crop, in 8 bits: a JPEG of a quality from 1 to 100, or if None the pixels, as BMP.
     Returns the manifest, which is written last: a write that was stopped begins anew.
-
-    Raises:
-        TypeError, ValueError: If an option is out of range, the dataset is not one of image files,
-            or the folder has a finished cache.
-        OSError: If an image cannot be read or a file cannot be written.
     """
     check_integer(1, size=size)
     check(size <= LARGEST, f"`size` must be from 1 to {LARGEST}", size=size)

@@ -41,16 +41,13 @@ def decode(contents, channels, as_stored=False):
     before its end, which the library conceals, and a GIF whose first frame is complete.
 
     Args:
-        contents: Scalar string, the bytes of the file.
+        contents: Scalar string, the bytes of the file; an InvalidArgumentError if they are not a
+            complete image of these formats, or one of more than `MAX_PIXELS`.
         channels: 3 for colour, 1 for grey; the image is converted.
         as_stored: Whether to ignore the EXIF orientation, for boxes in the pixels of the file.
 
     Returns:
         (height, width, channels) uint8.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the bytes are not a complete image of these formats, or
-            one of more than `MAX_PIXELS`.
     """
 
     def jpeg():

@@ -82,10 +82,7 @@ def _features(application, name, images, weights, levels, exits, side="output"):
                 name=name,
             )
     except Exception as error:
-        # Neither has an exception class of its own.
-        if "Input size must be" in str(error):
-            raise ValueError(f"the images are too small for {name}. {error}") from error
-        if "URL fetch failure" not in str(error):
+        if "URL fetch failure" not in str(error):  # it has no exception class of its own
             raise
         sentence = f"{error}. Download that file elsewhere and give its path as `weights`"
         raise OSError(sentence) from error

@@ -37,17 +37,10 @@ def googlenet(inputs, weights=None, levels=1):
             connected weights that do not fit the size of the images. A `variant` of "torchvision"
             builds torchvision's network: without response normalisation, with another mean colour
             and a smaller last pooling.
-        levels: 1 for the final features only, 2 to add the exit after inception 4d, 3 to add the
-            one after 4a as well.
+        levels: 2 to add the exit after inception 4d, 3 to add the one after 4a as well.
 
     Returns:
-        `levels` tensors from shallow to deep, each (batch, 1024) floats. The last is the average
-        of the maps, `pool5`.
-
-    Raises:
-        FileNotFoundError: If there is no such file; for `"imagenet"`, with how to get one.
-        ValueError: If the images are too small or, with weights, not of 3 channels, or if the file
-            does not fit this network.
+        `levels` tensors from shallow to deep, each (batch, 1024) floats.
 
     Source:
         Szegedy et al. Going deeper with convolutions. CVPR 2015; the BVLC model of Caffe.

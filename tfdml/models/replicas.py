@@ -20,15 +20,8 @@ def fit_replicas(
     with it. It gets the state of the replicas, which are equal, after every epoch, and the number
     of updates after every step.
 
-    Args:
-        model: A compiled `EmbeddingModel`, built outside the scope of the strategy.
-        strategy: A `tf.distribute.MirroredStrategy` or `MultiWorkerMirroredStrategy`.
-        batches: Endless `tf.data.Dataset` of `(images, labels)`: this worker's rows of every batch,
-            which its devices divide evenly.
-        steps_per_epoch, epochs, initial_epoch, callbacks: As for `fit`.
-
-    Raises:
-        ValueError: If the devices of the worker do not divide its rows.
+    The model is compiled and built outside the scope of the strategy, and `batches` is an endless
+    `tf.data.Dataset` of this worker's rows of every batch, which its devices must divide evenly.
     """
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

@@ -45,11 +45,6 @@ class Collection:
         images: Number of images, with those that could not be read.
         shard_size: Images of a shard.
         shards: Number of shards, with those that are not written yet.
-
-    Raises:
-        FileNotFoundError: If there is no manifest.
-        ValueError: If the manifest is not one, is damaged or of another format, or the folder is a
-            URL.
     """
 
     def __init__(self, folder):
@@ -78,12 +73,7 @@ class Collection:
         check(fingerprint == self.model, f"the embeddings of {self.folder} {made}", **models)
 
     def shard(self, number):
-        """The `Rows` of a shard.
-
-        Raises:
-            FileNotFoundError: If it is not written yet.
-            ValueError: If it is damaged, or other than the manifest says.
-        """
+        """The `Rows` of a shard; a ValueError if it is damaged, or not as the manifest says."""
         path = self.folder / shard_name(number)
         table = self._read(number, ["id", "embedding"])
         first = number * self.shard_size

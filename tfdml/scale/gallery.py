@@ -28,14 +28,11 @@ class Gallery:
     number of the others, and one of them. Uses 5 bytes per image.
 
     Args:
-        collection: `Collection` whose shards are all written.
+        collection: `Collection` whose shards are all written, with some label.
 
     Attributes:
         readable: (n,) booleans, which images have an embedding.
         classes: (m,) integers, the classes of these; -1 for an image without a label.
-
-    Raises:
-        ValueError: If shards are missing, no image could be read, or none that could has a label.
     """
 
     def __init__(self, collection):
@@ -71,11 +68,7 @@ class Gallery:
         return len(self) - int((self.rows_of(own) >= 0).sum(axis=1).min())
 
     def classes_of(self, labels):
-        """(n,) integers, the classes of (n,) texts; images of other classes get one of their own.
-
-        Raises:
-            TypeError: If a label is not a text.
-        """
+        """(n,) integers, the classes of (n,) texts; others have one of their own."""
         if not all(isinstance(label, str) for label in labels):
             raise TypeError("`labels` must be texts, one for each query")
         return np.array([self._classes.get(label, _UNKNOWN) for label in labels])

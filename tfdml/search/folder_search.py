@@ -143,10 +143,9 @@ class ImageSearch(PictureSearch):
 
 
 def embedded(model, folder, files):
-    """Reads and embeds {name: `Stamp`} of a resolved folder, batch by batch.
+    """Yields {name: `LeftOut`, or (`Entry`, row)} of batches of {name: `Stamp`} of a folder.
 
-    Yields:
-        For each batch, {name: `LeftOut`, or (`Entry`, row)}, without files that vanished meanwhile.
+    Files that vanished meanwhile are not among them.
     """
     done, pending, size = {}, [], 0
     for number, (name, stamp) in enumerate(files.items(), 1):

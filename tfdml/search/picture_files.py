@@ -67,12 +67,7 @@ def inside(folder, path):
 
 
 def read(folder, name, stamp):
-    """The bytes of a file of a folder.
-
-    Raises:
-        RejectedError: With 404, if it left the folder; with 410, if it has another stamp.
-        OSError: If it cannot be read.
-    """
+    """The bytes of a file; a `RejectedError` if it left the folder or has another stamp."""
     with open(inside(folder, name), "rb") as file:
         if _stamp(os.fstat(file.fileno())) != stamp:
             raise RejectedError("The image has changed since it was indexed: refresh", status=410)
@@ -80,13 +75,9 @@ def read(folder, name, stamp):
 
 
 def read_header(content):
-    """(format, width, height) of the bytes of a file, without decoding pixels.
+    """(a key of `MIME_TYPES`, width, height) of the bytes of a file, without decoding pixels.
 
-    The format is a key of `MIME_TYPES`.
-
-    Raises:
-        RejectedError: With 415, if it is not a picture of a supported format; with 413, if it has
-            too many pixels.
+    A `RejectedError` with 415 if it is no picture of these formats; with 413 if it is too large.
     """
     try:
         picture = open_image(io.BytesIO(content))

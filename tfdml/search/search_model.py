@@ -38,10 +38,7 @@ class SearchModel(ImageModel):
             self.score(row, np.array([row]))
 
     def embed_pictures(self, contents):
-        """A list of the (dim,) float32 embeddings of files, given as bytes.
-
-        A file that has none gets a `RejectedError` with the reason.
-        """
+        """Of each file, given as bytes, its (dim,) float32 embedding or a `RejectedError`."""
         with self._under_way:
             rows, problems = self.embed(*self.read(contents))
         return [

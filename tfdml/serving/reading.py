@@ -15,10 +15,9 @@ _DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
 def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
     """Reads the readable images of a batch, and returns the reasons why the others cannot be read.
 
-    The header is checked before an image is decoded: a file of a few bytes may claim more pixels
-    than fit in memory. TensorFlow has no operation that catches an error, but a dataset can skip
-    elements with errors: each image is an element with its row number, and missing rows could not
-    be read.
+    The header is checked first: a file of a few bytes may claim more pixels than fit in memory.
+    TensorFlow has no operation that catches an error, but a dataset can skip elements with errors:
+    each image is an element with its row number.
 
     Returns:
         `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and

@@ -60,7 +60,7 @@ REJECTED = [
     ("--weights imagenet --backbone googlenet HERE", ["tools/convert_googlenet.py", "'imagenet'"]),
     ("IMAGENET DIGITS WRONG", ["3 channels", "Received: weights='imagenet', channels=1"]),
     ("--weights README --backbone googlenet HERE", ["be a converted .npz file", "tools/convert"]),
-    ("DIGITS --backbone mobilenet_v2", ["the images are too small for mobilenet_v2", "32x32"]),
+    ("DIGITS --backbone mobilenet_v2", ["Input size must be at least 32x32"]),
     ("--loss hdc DIGITS --levels 2", ["those of loss 'hdc', 3. Received: levels=2"]),
     ("--loss hdc DIGITS --backbone alexnet", ["has levels from 1 to 1. Received: levels=3"]),
     ("--loss hdc DIGITS --dropout [0.5,0.5]", ["must be one number, or one for each level"]),
