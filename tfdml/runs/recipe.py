@@ -34,6 +34,10 @@ OF_TRAINING += (
 OF_TRAINING += ("schedule", "decay_factor", "decay_every", "weight_decay", "clip_value")
 OF_TRAINING += ("clip_norm", "head_multiplier", "head_steps", "exit_multiplier")
 OF_TRAINING += ("bias_multiplier", "checkpoint_every")
+FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
+OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "image_size", "warp_size", "keep_aspect")
+OF_IMAGES += ("trim_white", "mean_image", "augmentation", "backbone", "weights", "init_from")
+OF_IMAGES += ("views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Recipe(Settings):
         loss: Name of the objective: {losses}.
         loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
             lists them.
-        dataset: Name of the images: {datasets}.
+        dataset: Name of the images: {datasets}; or `features:FILE` for a head on features that
+            other tools computed: a file `.npz` or `.parquet` as `evaluate.py --embeddings` reads.
         data_dir: Folder of the dataset, unless it is built in. For `csv`, a folder or the file; for
             `tfds:NAME`, the data folder of tensorflow-datasets.
         skip_invalid: Skip missing and unreadable images, sub-folders without images and training
@@ -214,6 +219,12 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
+        if self.dataset.startswith(FEATURES):
+            needless = "`{name}` must be left out with a `dataset` of features, not of images"
+            self.check_default(OF_IMAGES, needless)
+            trains = self.tune in ("full", "head")
+            self.check(trains, "`tune` must be head with a `dataset` of features")
+            vars(self)["tune"] = "head"
         if self.tune == "frozen":
             needless = "`{name}` must be left out with `tune` frozen, which trains nothing"
             self.check_default(OF_TRAINING, needless)
