@@ -38,6 +38,7 @@ FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
 OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "image_size", "warp_size", "keep_aspect")
 OF_IMAGES += ("trim_white", "mean_image", "augmentation", "backbone", "weights", "init_from")
 OF_IMAGES += ("views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
+OF_IMAGES += ("export_options",)
 
 
 @dataclasses.dataclass(frozen=True)
