@@ -70,7 +70,7 @@ class Features:
         if missing:
             missing = missing if view is None else [*range(len(stamps))]
             found = self._embed(split.subset(missing), view, seed)
-            rows = found if rows is None else np.concatenate([rows, found])
+            rows = np.concatenate([rows, found])
             known = [*known, *(stamps[row] for row in missing)]
             self._write(known, rows)
         place = {stamp: row for row, stamp in enumerate(known)}
@@ -94,7 +94,7 @@ class Features:
             with np.load(self._path) as archive:
                 return archive["stamps"].tolist(), archive["features"]
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
-            return [], None
+            return [], np.empty((0, self._network.output_shape[-1]), np.float32)
 
     def _write(self, stamps, rows):
         RUNS.mkdir(exist_ok=True)
