@@ -122,17 +122,32 @@ def build_embedder(
     embeddings = []
     for level, (x, share) in enumerate(zip(features, shares, strict=True), start=1):
         suffix = "" if levels == 1 else str(level)
-        if share:
-            x = Dropout(float(share), name=f"dropout{suffix}")(x)
-        name = f"embedding{suffix}"
-        if embedding_dim is None:
-            x = keras.layers.Identity(dtype="float32", name=name)(x)
-        else:
-            x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
-        if normalize:
-            x = UnitLength(dtype="float32", name=f"unit_length{suffix}")(x)
-        embeddings.append(x)
+        embeddings.append(_embedding(x, embedding_dim, float(share), normalize, suffix))
     return _side_by_side(inputs, embeddings, f"{name}_embedder")
+
+
+def build_head(width, embedding_dim, *, normalize=True, dropout=0.0):
+    """Builds an embedder of features: (batch, width) to (batch, embedding_dim) floats.
+
+    Its arguments are those of `build_embedder`.
+    """
+    inputs = keras.Input((width,), name="features")
+    x = _embedding(inputs, embedding_dim, dropout, normalize)
+    return keras.Model(inputs, x, name="features_embedder")
+
+
+def _embedding(x, embedding_dim, dropout, normalize, suffix=""):
+    """The layers behind the features of a level."""
+    if dropout:
+        x = Dropout(dropout, name=f"dropout{suffix}")(x)
+    name = f"embedding{suffix}"
+    if embedding_dim is None:
+        x = keras.layers.Identity(dtype="float32", name=name)(x)
+    else:
+        x = keras.layers.Dense(int(embedding_dim), dtype="float32", name=name)(x)
+    if normalize:
+        x = UnitLength(dtype="float32", name=f"unit_length{suffix}")(x)
+    return x
 
 
 def first_levels(embedder, levels):

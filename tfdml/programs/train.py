@@ -121,20 +121,24 @@ def report(run, scores):
 
 def export(run, scores):
     """Writes the next version of the model; returns its path."""
-    dataset = run.images.dataset
+    dataset, embedder = run.images.dataset, runs.in_float32(run.model.embedder)
+    version = next_version(SAVED_MODELS / run.recipe.run)
+    training = {
+        "recipe": dataclasses.asdict(run.recipe),
+        "trained_classes": list(dict.fromkeys([*run.images.train.names, *run.earlier])),
+        "scores": scores,
+    }
+    if run.images.train.inputs is not None:
+        return runs.export_head(embedder, version, training)
     kind = dataset.image_size, dataset.preprocessing
     options = export_options(run.recipe.export_options)
     return tfdml.serving.export_model(
-        runs.in_float32(run.model.embedder),
-        next_version(SAVED_MODELS / run.recipe.run),
+        embedder,
+        version,
         read_image=pipelines.Reader(*kind),
         loss=run.model.loss,
         assets=runs.assets_of(dataset),
         options=options,
         images=runs.exporting.sample(run.images.test, *kind) if options.formats else None,
-        metadata={
-            "recipe": dataclasses.asdict(run.recipe),
-            "trained_classes": list(dict.fromkeys([*run.images.train.names, *run.earlier])),
-            "scores": scores,
-        },
+        metadata=training,
     )

@@ -1,5 +1,6 @@
 from . import exporting as exporting
 from .exporting import assets_of as assets_of
+from .exporting import export_head as export_head
 from .exporting import export_scored as export_scored
 from .exporting import exported_rows as exported_rows
 from .exporting import model_to_export as model_to_export

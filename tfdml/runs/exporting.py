@@ -23,7 +23,7 @@ from tfdml.runs.task_options import Retrieval
 from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes
 from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept
-from tfdml.serving.versions import megabytes, next_version, versions_of
+from tfdml.serving.versions import megabytes, new_version, next_version, versions_of
 
 _BY_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
 
@@ -35,6 +35,24 @@ def assets_of(dataset):
         return {}
     np.save(file, mean)
     return {exported.MEAN_IMAGE: file.getvalue()}
+
+
+def export_head(embedder, path, training):
+    """Writes a version whose `serving_default` takes `features` (n, width) floats."""
+    spec = tf.TensorSpec([None, embedder.input_shape[1]], name="features")
+
+    @tf.function(input_signature=[spec], autograph=False)
+    def embed(features):
+        return {"embedding": embedder(features, training=False)}
+
+    written = tf.Module()
+    written.variables_of_head = [variable.value for variable in embedder.variables]
+    with new_version(path) as unfinished:
+        tf.saved_model.save(written, str(unfinished), {"serving_default": embed})
+        (unfinished / "assets.extra").mkdir()
+        known = {**training, "recipe": metadata.without_folders(training["recipe"])}
+        metadata.write_metadata(unfinished / "assets.extra", known)
+    return path
 
 
 def load_run(run, trained):

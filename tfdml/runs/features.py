@@ -45,46 +45,41 @@ class Features:
     """
 
     def __init__(self, embedder, dataset):
-        self._dataset = dataset
-        self._network = _network_of(embedder)
+        self._dataset, self._network = dataset, _network_of(embedder)
         self._path = RUNS / f"features_{_digest_of(self._network, dataset.preprocessing)}.npz"
 
     def of_split(self, split, views=0, seed=0):
         """A split with the features in place of the images, then those of random views of each."""
-        stamps = _stamps(split)
-        kinds = ["", *(f"{seed} {view} {self._dataset.augmentation}" for view in range(views))]
-        whole = "".join(stamps)  # draws depend on the place of an image
-        wanted = [
-            stamps if not kind else [_digest(stamp, kind, whole) for stamp in stamps]
-            for kind in kinds
-        ]
-        width = self._network.output_shape[-1]
-        check_fits(4 * len(kinds) * len(stamps) * width, "the features", images=len(stamps))
-        known, rows = self._read(width)
-        place = {stamp: row for row, stamp in enumerate(known)}
-        for view, names in enumerate(wanted):
-            missing = np.array([name not in place for name in names])
-            if missing.any():
-                chosen = missing if view == 0 else np.full(len(names), True)
-                found = self._embed(split.subset(chosen), view - 1, seed)
-                added = np.flatnonzero(chosen)
-                place |= {names[row]: len(rows) + i for i, row in enumerate(added)}
-                rows = np.concatenate([rows, found])
-                known = [*known, *(names[row] for row in added)]
-                self._write(known, rows)
-        rows = rows[[place[name] for names in wanted for name in names]]
-        tiled = {"labels": np.tile(split.labels, len(kinds))}
+        stamps, count = _stamps(split), 1 + views
+        width, images = self._network.output_shape[-1], len(stamps)
+        check_fits(4 * count * images * width, "the features", images=images, views=views)
+        parts = [self._rows(split, stamps)]
+        for view in range(views):  # whose draws depend on the place of an image
+            kind = f"{seed} {view} {self._dataset.augmentation} {''.join(stamps)}"
+            parts.append(self._rows(split, [_digest(stamp + kind) for stamp in stamps], view, seed))
+        known = {"inputs": np.concatenate(parts), "labels": np.tile(split.labels, count)}
         if split.super_labels is not None:
-            tiled["super_labels"] = np.tile(split.super_labels, len(kinds))
-        without = dict.fromkeys(("images", "boxes", "warped"))
-        return dataclasses.replace(split, inputs=rows, **without, **tiled)
+            known["super_labels"] = np.tile(split.super_labels, count)
+        return dataclasses.replace(split, images=None, boxes=None, warped=None, **known)
+
+    def _rows(self, split, stamps, view=None, seed=0):
+        """(n, width) floats of the images, or of a view of each, by the stamps of both."""
+        known, rows = self._read()
+        there = set(known)
+        missing = [row for row, stamp in enumerate(stamps) if stamp not in there]
+        if missing:
+            missing = missing if view is None else [*range(len(stamps))]
+            found = self._embed(split.subset(missing), view, seed)
+            rows = np.concatenate([rows, found])
+            known = [*known, *(stamps[row] for row in missing)]
+            self._write(known, rows)
+        place = {stamp: row for row, stamp in enumerate(known)}
+        return rows[[place[stamp] for stamp in stamps]]
 
     def _embed(self, split, view, seed):
-        """(n, width) floats of the images, or of a random view of each from 0 on."""
         dataset, size = self._dataset, self._dataset.image_size
-        if view < 0:
-            batches = images_to_score(split, dataset)
-        else:
+        batches = images_to_score(split, dataset)
+        if view is not None:
             sampler = _InOrder(fitting_batch_size(size))
             number = -(-len(split.labels) // sampler.batch_size)
             reader = pipelines.Reader(size, dataset.preprocessing, dataset.augmentation)
@@ -93,13 +88,13 @@ class Features:
         with named(split):
             return self._network.predict(batches, verbose=int(sys.stdout.isatty()))
 
-    def _read(self, width):
+    def _read(self):
         """The stamps and the rows of the file; none if there is no whole one."""
         try:
             with np.load(self._path) as archive:
                 return archive["stamps"].tolist(), archive["features"]
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
-            return [], np.empty((0, width), np.float32)
+            return [], np.empty((0, self._network.output_shape[-1]), np.float32)
 
     def _write(self, stamps, rows):
         RUNS.mkdir(exist_ok=True)
@@ -112,8 +107,8 @@ def _network_of(embedder):
     return in_float32(backbone_of(embedder))
 
 
-def _digest(*texts):
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
+def _digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _digest_of(network, preprocessing):

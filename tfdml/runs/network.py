@@ -13,7 +13,13 @@ from tfdml import losses
 from tfdml.checks import check
 from tfdml.models import EmbeddingModel, backbone_of
 from tfdml.models.backbones import most_levels
-from tfdml.models.embedder import check_pooling, dropout_of_levels, head_of, start_head
+from tfdml.models.embedder import (
+    build_head,
+    check_pooling,
+    dropout_of_levels,
+    head_of,
+    start_head,
+)
 from tfdml.models.embedding_model import model_of_head
 from tfdml.models.hub import add_adapters
 from tfdml.models.precision import built_with, in_float32
@@ -56,18 +62,7 @@ def build_model(recipe, split, dataset):
     keras.utils.set_random_seed(recipe.seed)
     loss = losses.get(recipe.loss, **recipe.loss_options)
     with built_with(recipe.precision):
-        embedder = tfdml.models.build_embedder(
-            recipe.backbone,
-            recipe.embedding_dim,
-            input_shape=dataset.image_size,
-            weights=recipe.weights,
-            normalize=loss.normalize or recipe.tune == "frozen",
-            levels=levels_of(recipe, loss),
-            dropout=recipe.dropout,
-            mirror=recipe.mirror,
-            pooling=recipe.pooling,
-            freeze_batch_norm=recipe.freeze_batch_norm,
-        )
+        embedder = _build_embedder(recipe, loss, split, dataset)
         model = EmbeddingModel(embedder, micro_batch=recipe.micro_batch)
     if recipe.init_from:
         copy_weights(recipe, embedder)
@@ -81,15 +76,34 @@ def build_model(recipe, split, dataset):
     if recipe.tune == "lora":
         add_adapters(embedder, recipe.lora_rank)
     if recipe.tune == "head":
-        split = Features(embedder, dataset).of_split(split, recipe.views, recipe.seed)
+        trained = head_of(embedder)
+        if split.inputs is None:
+            split = Features(embedder, dataset).of_split(split, recipe.views, recipe.seed)
         if not recipe.init_from:
             start_head(embedder, split.inputs)
-        trained = head_of(embedder)
     _prepare_loss(loss, recipe, trained, split, dataset)
     model.compile(optimizer=_optimizer_of(recipe, embedder, loss), loss=loss)
     # What a loss cannot be computed from, it says now, before the run has a folder.
     loss([0, split.num_classes - 1], keras.ops.zeros((2, width)))
     return model
+
+
+def _build_embedder(recipe, loss, split, dataset):
+    if split.inputs is not None:
+        options = {"normalize": loss.normalize, "dropout": recipe.dropout}
+        return build_head(split.inputs.shape[1], recipe.embedding_dim, **options)
+    return tfdml.models.build_embedder(
+        recipe.backbone,
+        recipe.embedding_dim,
+        input_shape=dataset.image_size,
+        weights=recipe.weights,
+        normalize=loss.normalize or recipe.tune == "frozen",
+        levels=levels_of(recipe, loss),
+        dropout=recipe.dropout,
+        mirror=recipe.mirror,
+        pooling=recipe.pooling,
+        freeze_batch_norm=recipe.freeze_batch_norm,
+    )
 
 
 def _prepare_loss(loss, recipe, embedder, split, dataset):
@@ -165,7 +179,7 @@ def levels_of(recipe, loss):
 
 def trained_part(recipe, model, images):
     """The model that a run trains, and the `Images` that it takes: all, or the head on features."""
-    if recipe.tune != "head":
+    if recipe.tune != "head" or images.train.inputs is not None:
         return model, images
     features = Features(model.embedder, images.dataset)
     train = features.of_split(images.train, recipe.views, recipe.seed)

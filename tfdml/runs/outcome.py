@@ -93,8 +93,8 @@ def failures(scores):
     before, after = (scores.get(stage, {}).get("recall@1") for stage in ("untrained", "trained"))
     if after is not None and after <= before and after < 1:
         yield f"Training did not raise Recall@1: {before:.4f} → {after:.4f}."
-    gain = scores.get("trained_minus_frozen", {"low": 1})
-    if gain["low"] <= 0 and after < 1:
+    gain = scores.get("trained_minus_frozen")
+    if gain and gain["low"] <= 0 and after != 1:
         lost = "lost to" if gain["high"] < 0 else "did not show a gain over"
         yield f"Training {lost} the frozen features."
     if scores.get("similarity_collapsed"):

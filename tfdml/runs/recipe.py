@@ -21,19 +21,13 @@ from tfdml.serving.options import ExportOptions
 USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
-OF_TRAINING = ("loss", "loss_options", "augmentation", "levels", "dropout", "freeze_batch_norm")
-OF_TRAINING += ("views", "classes_per_batch", "images_per_class", "micro_batch", "sampler")
-OF_TRAINING += (
-    "sampler_options",
-    "cache",
-    "precision",
-    "optimizer",
-    "learning_rate",
-    "warmup_steps",
-)
-OF_TRAINING += ("schedule", "decay_factor", "decay_every", "weight_decay", "clip_value")
-OF_TRAINING += ("clip_norm", "head_multiplier", "head_steps", "exit_multiplier")
-OF_TRAINING += ("bias_multiplier", "checkpoint_every")
+FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
+OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "image_size", "warp_size", "keep_aspect")
+OF_IMAGES += ("trim_white", "mean_image", "augmentation", "backbone", "weights", "init_from")
+OF_IMAGES += ("views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
+OF_IMAGES += ("export_options",)
+OF_FROZEN = (*OF_IMAGES, "dataset", "tune", "lora_rank", "embedding_dim", "steps", "seed", "run")
+OF_FROZEN += ("validation_share",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +40,8 @@ class Recipe(Settings):
         loss: Name of the objective: {losses}.
         loss_options: Options of the loss, such as `--loss_options.margin 0.5`; its docstring
             lists them.
-        dataset: Name of the images: {datasets}.
+        dataset: Name of the images: {datasets}; or `features:FILE` for a head on features that
+            other tools computed: a file `.npz` or `.parquet` as `evaluate.py --embeddings` reads.
         data_dir: Folder of the dataset, unless it is built in. For `csv`, a folder or the file; for
             `tfds:NAME`, the data folder of tensorflow-datasets.
         skip_invalid: Skip missing and unreadable images, sub-folders without images and training
@@ -214,9 +209,16 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
+        if self.dataset.startswith(FEATURES):
+            needless = "`{name}` must be left out with a `dataset` of features, not of images"
+            self.check_default(OF_IMAGES, needless)
+            trains = self.tune in ("full", "head")
+            self.check(trains, "`tune` must be head with a `dataset` of features")
+            vars(self)["tune"] = "head"
         if self.tune == "frozen":
             needless = "`{name}` must be left out with `tune` frozen, which trains nothing"
-            self.check_default(OF_TRAINING, needless)
+            names = {field.name for field in dataclasses.fields(self)}
+            self.check_default(sorted(names.difference(OF_FROZEN)), needless)
             for name, value in {"embedding_dim": None, "steps": 0}.items():
                 unset = getattr(self, name) in (value, getattr(Recipe, name))
                 self.check(unset, needless.format(name=name))

@@ -13,7 +13,7 @@ from tfdml.losses import LOSSES
 from tfdml.models import BACKBONES
 from tfdml.runs import folders
 from tfdml.runs.devices import HELP, find_devices
-from tfdml.runs.recipe import Recipe
+from tfdml.runs.recipe import FEATURES, Recipe
 from tfdml.runs.table import changed, is_table, make_table
 
 PROGRAM = program_name("train")
@@ -63,7 +63,9 @@ class RecipeParser(Parser):
             ("dataset", pipelines.entry_of(recipe.dataset), pipelines.names()),
             ("backbone", recipe.backbone, [*BACKBONES, "hub:PRESET"]),
         ):
-            if name not in available and not (kind == "backbone" and ":" in name):
+            own = kind == "backbone" and ":" in name
+            own |= kind == "dataset" and name.startswith(FEATURES)
+            if name not in available and not own:
                 self.error(unknown_name(kind, name, available))
         return recipe
 

@@ -4,12 +4,17 @@ import re
 
 import keras
 import numpy as np
+import programs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
 import yaml
 from small_runs import SMALL, run, scores_of
 
 import pipelines
 from tfdml.models import backbone_of
+from tfdml.programs import evaluate
 from tfdml.runs.features import Features
 from tfdml.serving.exported import load_signatures
 
@@ -111,3 +116,27 @@ def test_frozen_features_are_scored_and_exported(tmp_path):
     assert (settings["embedding_dim"], settings["steps"]) == (None, 0)
     assert "features of small_cnn:" in printed
     assert "untrained  " not in printed
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_a_head_is_trained_on_features_of_other_tools(ending, tmp_path, rng):
+    labels = np.repeat([f"class {number}" for number in range(8)], 6)
+    rows = np.eye(8)[np.arange(48) // 6] + rng.normal(0, 0.4, (48, 8))
+    rows, file = rows.astype("float32"), tmp_path / f"made.{ending}"
+    if ending == "npz":
+        np.savez(file, embeddings=rows, labels=labels)
+    else:
+        column = pa.FixedSizeListArray.from_arrays(rows.ravel(), 8)
+        pq.write_table(pa.table({"embeddings": column, "labels": labels}), file)
+    options = ["--dataset", f"features:{file}", "--embedding_dim", "4", "--loss", "npair"]
+    printed = run("--run", "x", *options, "--steps", "4", "--checkpoint_every", "2", cwd=tmp_path)
+    assert "24 images of 4 classes to train, 24 of 4 to score" in printed
+    model = checkpoint(tmp_path, "x")
+    embed = tf.saved_model.load(str(tmp_path / "saved_models/x/1")).signatures["serving_default"]
+    found = embed(features=tf.constant(rows))["embedding"]
+    np.testing.assert_allclose(found, model.embed(rows), atol=1e-5)
+    run("--run", "x", "--resume", "--steps", "6", cwd=tmp_path)
+    evaluated = programs.run(evaluate.main, "--embeddings", file, "--out", "x.json", cwd=tmp_path)
+    assert "48 images of 8 classes" in evaluated.out
+    rejected = programs.run(evaluate.main, "saved_models/x", cwd=tmp_path).sentence
+    assert "features are scored by `evaluate.py --embeddings`" in rejected

@@ -2,72 +2,14 @@
 
 import hashlib
 import json
-import pathlib
-import zipfile
-import zlib
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tfdml import evaluation
-from tfdml.checks import Bare, check
-from tfdml.files import replacing
+from tfdml.checks import check
 from tfdml.runs import scoring
 from tfdml.runs.scoring.scored_images import Images
+from tfdml.runs.stored import Stored, write_embeddings
 from tfdml.serving.exported import fingerprint
-
-
-class Stored(NamedTuple):
-    """What a file of embeddings holds."""
-
-    embeddings: Any  # (n, width) floats
-    labels: Any  # (n,) integers or texts
-    queries: Any = None  # (n,) booleans
-    ids: Any = None  # (n,) texts
-    origin: Any = None  # JSON of {what: value}, of those that a model made
-
-
-def read_embeddings(path):
-    """The `Stored` embeddings of a file; a ValueError names another, or a damaged one."""
-    expected = f"{path} must be a NumPy archive (.npz) with arrays `embeddings` and `labels`"
-    try:
-        with np.load(path) as archive:
-            arrays = {n: archive[n] for n in archive.files if n in Stored._fields}
-    except FileNotFoundError:
-        raise FileNotFoundError(f"there is no {path}: {expected}") from None
-    except (EOFError, ValueError, AttributeError, TypeError, NotImplementedError):
-        raise ValueError(expected) from None
-    except (zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is damaged ({error}). Write it again") from None
-    check({"embeddings", "labels"} <= set(arrays), expected, has=sorted(arrays))
-    rows = arrays["embeddings"]
-    valid = rows.ndim == 2 and rows.size and rows.dtype.kind == "f"
-    expected = f"`embeddings` of {path} must be floats of shape (n, dim)"
-    check(valid, expected, shape=rows.shape, dtype=Bare(rows.dtype))
-    finite = np.isfinite(rows).all(axis=1)
-    wrong = {"rows_not_finite": int((~finite).sum()), "first": int(finite.argmin())}
-    check(finite.all(), f"`embeddings` of {path} must be finite", **wrong)
-    for name, kinds in {"labels": "iuU", "queries": "b", "ids": "U"}.items():
-        if name in arrays:
-            what = {"iuU": "integers or texts", "b": "booleans", "U": "texts"}[kinds]
-            array = arrays[name]
-            valid = array.shape == rows.shape[:1] and array.dtype.kind in kinds
-            received = {"rows": len(rows), "shape": array.shape, "dtype": Bare(array.dtype)}
-            check(valid, f"`{name}` of {path} must be {what}, one for each row", **received)
-    queries = arrays.get("queries", np.arange(len(rows)) < 1)
-    valid = queries.any() and (len(rows) == 1 or not queries.all())
-    expected = f"`queries` of {path} must be true for some rows and false for others"
-    check(valid, expected, rows=len(rows), true=int(queries.sum()))
-    classes = len(np.unique(arrays["labels"]))
-    expected = f"`labels` of {path} must be of 2 classes or more: in one, all rows are right"
-    check(classes > 1, expected, classes=classes)
-    return Stored(**arrays)
-
-
-def write_embeddings(path, stored):
-    arrays = {name: value for name, value in stored._asdict().items() if value is not None}
-    with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, **arrays)
 
 
 class Embedded(NamedTuple):

@@ -11,7 +11,9 @@ import numpy as np
 
 import pipelines
 from pipelines.datasets.cached import sources_of
+from tfdml.checks import check
 from tfdml.files import copies
+from tfdml.runs.recipe import FEATURES
 from tfdml.runs.run_images import warn_of_trained
 
 
@@ -65,6 +67,8 @@ def load_images(options, model):
     """The `Images`; warns of classes that the model was trained on, unless asked for."""
     if model.version is None:
         return _stored_images(model.stored, options)
+    expectation = "`dataset` must be of images; features are scored by `evaluate.py --embeddings`"
+    check(not options.dataset.startswith(FEATURES), expectation, dataset=options.dataset)
     kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
     kept["training"] = options.split in ("train", "validation")
     dataset = pipelines.load(options.dataset, options.data_dir, **kept)

@@ -11,7 +11,7 @@ from tfdml.checks import check
 from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.run_images import preprocessing_of
-from tfdml.runs.scoring.embedded import read_embeddings
+from tfdml.runs.stored import read_embeddings
 from tfdml.runs.task_options import CHANGING
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata
