@@ -10,10 +10,11 @@ for its decoder.
 
 import argparse
 import collections
+import concurrent.futures
+import multiprocessing
 import pathlib
 import tempfile
 
-import cv2
 import keras
 import numpy as np
 import tensorflow as tf
@@ -39,6 +40,7 @@ WEIGHTS = {
 }
 FILES = [f"model{suffix}" for suffix, _ in FORMATS.values()]
 NAMES = ["Keras", "SavedModel", "ONNX Runtime", "LiteRT", "OpenVINO"]
+VARIANTS = ["", "HDC", "PDDM"]
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "results" / "runtimes.md"
 INTRODUCTION = f"""# One model in every runtime
 
@@ -53,29 +55,27 @@ python benchmarks/runtimes.py CUB_200_2011/images --weights weights
 GoogLeNet and MobileNetV2 have trained weights. The others start at random: their Recall@1 only
 shows that it does not change.
 """
-EQUALITY = """
-## Equality
-
-The largest difference of a number from that of Keras, and Recall@1:
-"""
-ROUNDING = """
-## Rounded weights
-
-Recall@1, and the size in MB. The weights of MobileNetV2 had been rounded to 8 bits before.
-"""
-LATENCY = """
-## Latency
-
-Milliseconds for one image and for a batch of 32, without decoding, the median of calls in turns.
-Keras is compiled by `tf.function`.
-"""
-DECODING = """
-## Decoders
-
-Images read by a client, beside those that the served MobileNetV2 decodes and resizes: the mean and
-the largest difference of a pixel, and Recall@1 of queries read so, among images read by the served
-model.
-"""
+TABLES = {
+    "Equality": (
+        "The largest difference of a number from that of Keras, and Recall@1 in percent:",
+        ["network", *NAMES],
+    ),
+    "Rounded weights": (
+        "Recall@1, and the size in MB. Those of MobileNetV2 had been rounded to 8 bits before.",
+        ["network", "weights", *NAMES[1:]],
+    ),
+    "Latency": (
+        "Milliseconds for one image and for a batch of 32, without decoding, the median of calls\n"
+        "in turns. Keras is compiled by `tf.function`.",
+        ["network", "images", *NAMES],
+    ),
+    "Decoders": (
+        "Images read by a client, beside those that the served MobileNetV2 decodes and resizes:\n"
+        "the mean and the largest difference of a pixel, and Recall@1 of queries read so, among\n"
+        "images read by the served model.",
+        ["decoder", "mean", "largest", "recall@1"],
+    ),
+}
 
 
 def main():
@@ -83,43 +83,60 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="images, a sub-folder per class")
     parser.add_argument("--weights", type=pathlib.Path, default=pathlib.Path("weights"))
     parser.add_argument("--backbones", default=",".join(BACKBONES))
-    parser.add_argument("--rounds", type=int, default=20, help="of latencies")
+    parser.add_argument("--rounds", type=int, default=20, help="of latencies; 0 leaves them out")
     arguments = parser.parse_args()
+    jobs = [
+        (arguments, backbone, variant)
+        for backbone in arguments.backbones.split(",")
+        for variant in (VARIANTS if backbone == "googlenet" else VARIANTS[:1])
+    ]
+    tables = {name: [] for name in TABLES}
+    # Each in a process of its own, whose memory is freed.
+    spawned = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, spawned, max_tasks_per_child=1) as processes:
+        for found in processes.map(measure, jobs):
+            print(found, flush=True)
+            for name, rows in found.items():
+                tables[name] += rows
+    parts = [
+        f"\n## {name}\n\n{text}\n\n{table(columns, tables[name])}"
+        for name, (text, columns) in TABLES.items()
+        if tables[name]
+    ]
+    PAGE.write_text(INTRODUCTION + "".join(parts), encoding="utf-8")
+
+
+def measure(job):
+    """{name of a table: rows} of a network."""
+    arguments, backbone, variant = job
+    file = arguments.weights / WEIGHTS.get(backbone, "")
+    weights = str(file) if file.is_file() else None
     paths, labels = chosen(*images_of(arguments.folder))
     images = read_all(lambda path: Reader(SHAPE)(path.read_bytes()), paths)
-    equal, rounded, times, decoders = [], [], [], []
-    for name in arguments.backbones.split(","):
-        file = arguments.weights / WEIGHTS.get(name, "")
-        weights = str(file) if file.is_file() else None
-        for title, levels, loss in variants(name):
-            keras.utils.set_random_seed(0)
-            embedder = build_embedder(name, DIM, input_shape=SHAPE, weights=weights, levels=levels)
-            with tempfile.TemporaryDirectory() as folder:
-                version = export_model(
-                    embedder, pathlib.Path(folder, "1"), loss=loss, format=",".join(FORMATS)
-                )
-                functions = functions_of(version, embedder)
-                equal.append([title, *equality(functions, images, labels)])
-                if loss:
-                    equal.append([f"{title}: score", *scores(version, functions, images, loss)])
-                else:
-                    times += latencies(title, functions, images, arguments.rounds)
-                print(equal[-1], times[-1:], flush=True)
-                if weights and title == name:
-                    rounded += rounding(title, pathlib.Path(folder), embedder, images, labels)
-                    print(rounded[-3:], flush=True)
-                if weights and name == "mobilenet_v2":
-                    decoders = decoding(functions["SavedModel"], paths, images, labels)
-                    print(decoders, flush=True)
-            keras.backend.clear_session()
-    tables = [
-        (EQUALITY, ["network", *NAMES], equal),
-        (ROUNDING, ["network", "weights", *NAMES[1:]], rounded),
-        (LATENCY, ["network", "images", *NAMES], times),
-        (DECODING, ["decoder", "mean", "largest", "recall@1"], decoders),
-    ]
-    page = INTRODUCTION + "".join(text + "\n" + table(*rest) for text, *rest in tables)
-    PAGE.write_text(page, encoding="utf-8")
+    loss = None
+    if variant == "PDDM":
+        loss = losses.get("pddm", similarity={"seed": 0})
+        loss.similarity_layer.build((None, DIM))
+    keras.utils.set_random_seed(0)
+    levels = 3 if variant == "HDC" else 1
+    embedder = build_embedder(backbone, DIM, input_shape=SHAPE, weights=weights, levels=levels)
+    title = f"{backbone}, {variant}" if variant else backbone
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        version = pathlib.Path(folder, "1")
+        export_model(embedder, version, loss=loss, format=",".join(FORMATS), images=images)
+        functions = functions_of(version, embedder)
+        if loss:
+            found["Equality"] = [[f"{title}: score", *scores(version, functions, images, loss)]]
+            return found
+        found["Equality"] = [[title, *equality(functions, images, labels)]]
+        if arguments.rounds:
+            found["Latency"] = latencies(title, functions, images, arguments.rounds)
+        if weights and not variant:
+            found["Rounded weights"] = rounding(title, version.parent, embedder, images, labels)
+        if weights and backbone == "mobilenet_v2":
+            found["Decoders"] = decoding(functions["SavedModel"], paths, images, labels)
+    return found
 
 
 def chosen(paths, classes):
@@ -134,15 +151,6 @@ def chosen(paths, classes):
         if seen[name] <= IMAGES:
             kept.append((path, names.index(name)))
     return [path for path, _ in kept], np.array([label for _, label in kept])
-
-
-def variants(name):
-    """(title, levels, loss) of the networks of a backbone."""
-    if name != "googlenet":
-        return [(name, 1, None)]
-    loss = losses.get("pddm", similarity={"seed": 0})
-    loss.similarity_layer.build((None, DIM))
-    return [(name, 1, None), (f"{name}, HDC", 3, None), (f"{name}, PDDM", 1, loss)]
 
 
 def read_all(read, paths):
@@ -227,15 +235,19 @@ def by_pillow_bytes(path):
 
 
 def by_opencv(path, interpolation):
-    return cv2.resize(cv2.imread(str(path)), (SIDE, SIDE), interpolation=interpolation)[..., ::-1]
+    import cv2
+
+    return cv2.resize(
+        cv2.imread(str(path)), (SIDE, SIDE), interpolation=getattr(cv2, interpolation)
+    )[..., ::-1]
 
 
 def decoding(function, paths, images, labels):
     readers = {
         "Pillow, resized as floats": by_pillow,
         "Pillow, resized as bytes": by_pillow_bytes,
-        "OpenCV, `INTER_AREA`": lambda path: by_opencv(path, cv2.INTER_AREA),
-        "OpenCV, `INTER_LINEAR`": lambda path: by_opencv(path, cv2.INTER_LINEAR),
+        "OpenCV, `INTER_AREA`": lambda path: by_opencv(path, "INTER_AREA"),
+        "OpenCV, `INTER_LINEAR`": lambda path: by_opencv(path, "INTER_LINEAR"),
     }
     exact = embedded(function, images)
     found = [["the served model", 0, 0, recall(exact, labels)]]

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdml.checks import check
+from tfdml.checks import check, check_fits
 from tfdml.models import number_of_levels
 from tfdml.serving.bounded_batches import fitting_batch_size
 from tfdml.serving.metadata import read_metadata
@@ -24,6 +24,7 @@ from tfdml.serving.weights import scaled
 
 TOLERANCE = 1e-4  # of float32, beside the embeddings of Keras
 VERIFIED = 64  # images
+_COPIES = 70  # of the weights, in memory at once
 NETWORK, SIMILARITY = "model", "similarity"  # names of files
 
 
@@ -168,6 +169,8 @@ def _digest(path):
 def _write_onnx(model, plain, path, precision, properties):
     import onnx
 
+    # tf2onnx copies the whole graph before each of its optimisations.
+    check_fits(_COPIES * 4 * model.count_params(), "the conversion to ONNX, by tf2onnx,")
     model.export(plain, format="onnx", verbose=False)
     network = onnx.load(plain)
     if precision != "float32":
