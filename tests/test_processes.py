@@ -58,6 +58,7 @@ train.main()
 """
 
 
+@pytest.mark.slow  # tests/test_devices.py compares the losses of a run that resumes
 def test_a_killed_run_resumes_with_the_batches_it_would_have_had(tmp_path, monkeypatch):
     arguments = ["--loss", "triplet", "--run", "small", *SMALL]
     arguments += ["--steps", "12", "--checkpoint_every", "4"]
@@ -157,6 +158,7 @@ def test_scripts_run_without_docstrings(script, tmp_path):
     assert "--seed" in result.stdout
 
 
+@pytest.mark.slow
 def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
     write_images(tmp_path, {"a": 2, "b": 2})
     image = tmp_path / "a" / "2.jpg"
