@@ -58,6 +58,7 @@ train.main()
 """
 
 
+@pytest.mark.slow  # tests/test_devices.py compares the losses of a run that resumes
 def test_a_killed_run_resumes_with_the_batches_it_would_have_had(tmp_path, monkeypatch):
     arguments = ["--loss", "triplet", "--run", "small", *SMALL]
     arguments += ["--steps", "12", "--checkpoint_every", "4"]
@@ -132,21 +133,26 @@ def test_help_waits_for_no_library(command, words, tmp_path):
     assert [word for word in words if word not in result.stdout] == []
 
 
-def test_a_misspelt_loss_option_is_named_without_tensorflow(tmp_path):
-    program = without(LIBRARIES, "tfdml.programs.train", "--loss_options.marginn", "1")
+@pytest.mark.parametrize(
+    ("heavy", "command", "message"),
+    [
+        (LIBRARIES, "train --loss_options.marginn 1", "Did you mean 'margin'?"),
+        (HEAVY, "evaluate model --dataset folder --data_dir missing", "there is no missing"),
+        (
+            HEAVY,
+            "train --dataset folder --data_dir photos --classes_per_batch 9",
+            "Received: classes_per_batch=9, classes=2\n",
+        ),
+    ],
+)
+def test_what_cannot_be_is_named_without_the_libraries(heavy, command, message, tmp_path):
+    write_images(tmp_path / "photos", dict.fromkeys(("ant", "bee", "cat", "dog"), 2))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "saved_model.pb").touch()
+    program = without(heavy, *f"tfdml.programs.{command}".split())
     result = run_program(program, cwd=tmp_path)
     assert result.returncode == 2, result.stderr
-    assert "Did you mean 'margin'?" in result.stderr
-
-
-def test_missing_images_are_named_without_tensorflow(tmp_path):
-    version = tmp_path / "saved_models" / "x" / "1"
-    version.mkdir(parents=True)
-    (version / "saved_model.pb").touch()
-    arguments = [str(version), "--dataset", "folder", "--data_dir", "missing"]
-    result = run_program(without(HEAVY, "tfdml.programs.evaluate", *arguments), cwd=tmp_path)
-    assert result.returncode == 2, result.stderr
-    assert "there is no missing" in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
@@ -157,6 +163,7 @@ def test_scripts_run_without_docstrings(script, tmp_path):
     assert "--seed" in result.stdout
 
 
+@pytest.mark.slow
 def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
     write_images(tmp_path, {"a": 2, "b": 2})
     image = tmp_path / "a" / "2.jpg"
@@ -170,10 +177,3 @@ def test_tensorflow_prints_no_line_for_an_image_that_is_named(tmp_path, rng):
     )
     assert f"{image} (" in result.stdout
     assert result.stderr == ""
-
-
-def test_images_are_listed_before_tensorflow_is_imported(tmp_path):
-    photos = write_images(tmp_path / "photos", dict.fromkeys(("ant", "bee", "cat", "dog"), 2))
-    arguments = ["--dataset", "folder", "--data_dir", str(photos), "--classes_per_batch", "9"]
-    result = run_program(without(HEAVY, "tfdml.programs.train", *arguments), cwd=tmp_path)
-    assert result.stderr.endswith("Received: classes_per_batch=9, classes=2\n")

@@ -61,23 +61,6 @@ def test_nan_images_are_distinguished_from_diverging_weights(rows):
         build().fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
 
 
-def test_a_resumed_run_that_diverges_was_finite_before(rows):
-    model = build()
-    model.fit(rows, LABELS, verbose=0)
-    rows[3, 2] = np.nan
-    with pytest.raises(FloatingPointError, match=r"at step 2.*diverged"):
-        model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.StopOnNaN()])
-
-
-def test_scores_of_held_out_images_come_with_every_epoch(rows):
-    model = build()
-    scores = callbacks.RetrievalScores(rows, LABELS, k=(1, 3))
-    history = model.fit(rows, LABELS, epochs=2, verbose=0, callbacks=[scores]).history
-    expected = recall_at_k(model.embed(rows), LABELS, k=(1, 3))
-    assert history["val_recall@1"][-1] == expected[1]
-    assert history["val_recall@3"][-1] == expected[3]
-
-
 @pytest.mark.parametrize(
     ("labels", "k", "error"),
     [
@@ -134,15 +117,6 @@ def test_targets_of_density_are_logged(rows):
     assert logs["target_lowest"] == [0.5, 0.5]  # of the two classes without rows
     assert logs["target_highest"][-1] == pytest.approx(targets.max())
     assert logs["target_highest"][-1] > logs["target_highest"][0] > 0.5
-
-
-def test_a_loss_logs_what_it_learned_by_name(rows):
-    model = build()
-    plain = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()]).history
-    assert list(plain) == ["loss"]
-    model.loss.logs = lambda: {"scale": np.float32(3.5)}
-    logs = model.fit(rows, LABELS, verbose=0, callbacks=[callbacks.LossLogs()]).history
-    assert logs["scale"] == [3.5]
 
 
 @pytest.mark.parametrize("name", ["arcface", "density"])

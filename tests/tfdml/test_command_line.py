@@ -301,13 +301,3 @@ def test_a_file_of_settings_is_read_in_utf8(encoding, tmp_path, monkeypatch, cap
     printed = capsys.readouterr().out
     assert printed.isascii()  # so that it is right in whatever encoding it is saved
     assert yaml.safe_load(printed) == {"place": "Zürich → 京都", "stops": 0}
-
-
-def test_a_file_of_settings_in_another_encoding_is_named(tmp_path, capsys):
-    (tmp_path / "journey.yaml").write_text("place: Zürich", "utf-16")
-    parser = parser_of_journey()
-    with pytest.raises(SystemExit, match="2"):
-        parser.parse_args(["--config", str(tmp_path / "journey.yaml")])
-    error = capsys.readouterr().err
-    assert f"{tmp_path / 'journey.yaml'} must be a text file in UTF-8" in error
-    assert error.count("\n") == 1

@@ -172,18 +172,4 @@ def test_gradients_are_clipped_before_multipliers_decay_and_first_steps(options,
         np.testing.assert_allclose(one, other, atol=1e-5)
     config = type(optimizer).from_config(optimizer.get_config()).get_config()
     assert {name: config[name] for name in options} == options
-
-
-def test_only_layers_with_a_multiplier_train_in_the_first_steps():
-    model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(4, name="old"), keras.layers.Dense(2, name="new")]
-    )
-    optimizer = optimizers.SGD(0.1, multipliers={"/new/": 2.0}, head_steps=2)
-    model.compile(optimizer, "mse")
-    x, y = np.ones((4, 3)), np.ones((4, 2))
-    kernels = {name: model.get_layer(name).kernel.numpy() for name in ("old", "new")}
-    for moves in (False, False, True):
-        model.train_on_batch(x, y)
-        assert (model.get_layer("old").kernel.numpy() != kernels["old"]).any() == moves
-        assert (model.get_layer("new").kernel.numpy() != kernels["new"]).any()
-    assert optimizers.SGD.from_config(optimizer.get_config()).head_steps == 2
+    assert config["head_steps"] == 1

@@ -126,21 +126,21 @@ def caffemodel(layers, old=False):
     return content
 
 
-def test_reads_the_googlenet_of_caffe(rng, tmp_path, capsys):
-    (tmp_path / "net.caffemodel").write_bytes(caffemodel(googlenet_layers(rng)))
-    run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
-    assert capsys.readouterr().out == f"{tmp_path / 'net.npz'}: 122 arrays\n"
-
-
-@pytest.mark.slow  # an oracle at 224 pixels; CaffeNet is read the same way
-def test_the_googlenet_of_caffe_has_its_features(rng, tmp_path):
+@pytest.mark.parametrize(
+    ("side", "levels"),
+    [(63, 1), pytest.param(224, 3, marks=pytest.mark.slow)],  # the exits, an oracle at 224 pixels
+)
+def test_the_googlenet_of_caffe_has_its_features(side, levels, rng, tmp_path, capsys):
     layers = googlenet_layers(rng)
     (tmp_path / "net.caffemodel").write_bytes(caffemodel(layers))
     run(convert_googlenet, tmp_path / "net.caffemodel", tmp_path / "net.npz")
-    images = rng.uniform(0, 255, (1, 224, 224, 3)).astype("float32")
+    assert capsys.readouterr().out == f"{tmp_path / 'net.npz'}: 122 arrays\n"
+    images = rng.uniform(0, 255, (1, side, side, 3)).astype("float32")
+    if levels == 1:
+        layers = {name: layer for name, layer in layers.items() if not name.startswith("loss")}
     expected = caffe_oracle.googlenet(images, layers)
-    features = features_of(googlenet, images, tmp_path / "net.npz", levels=3)
-    for name, values in zip(("loss1", "loss2", "pool5"), features, strict=True):
+    features = features_of(googlenet, images, tmp_path / "net.npz", levels=levels)
+    for name, values in zip(("loss1", "loss2", "pool5")[-levels:], features, strict=True):
         np.testing.assert_allclose(values, expected[name], atol=1e-4 * expected[name].max())
 
 

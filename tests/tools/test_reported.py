@@ -6,22 +6,15 @@ import pytest
 import reported
 
 PAPER = """\
-rows: {a: {loss: triplet, steps: 1800}, b: {loss: lifted, steps: 0}}
+rows: {a: {loss: triplet, steps: 1800}}
 reported:
   measured:
     kept: {at: docs/here.md, what: three seeds, kept: docs/some_t.csv, columns: [recall@1]}
-    page: {at: docs/here.md, what: earlier}
   tables:
     - title: Table 1
       scores: [R@1, R@2]
-      note: In percent.
-      evaluate: --k '[1, 2]'
       rows:
         - {name: A, reported: [58.3, null], row: a, seconds: 4.0, here: {of: kept, row: a}}
-        - {name: A, note: 64 wide, row: a, train: --embedding_dim 64,
-           here: {of: page, found: R@1 40.1}}
-        - {name: B, reported: [1.5, 20], row: b, evaluate: --nmi false}
-        - {name: C, without: "quoted: no network"}
 """
 PLACE = f"<!-- reported: some/t.yaml -->\n{reported.END}\nAs found.\n"
 
@@ -42,23 +35,6 @@ def write(tmp_path, monkeypatch):
         "a,,,0,{},12345678,test,distance,0.5\n"
     )
     return write
-
-
-def test_a_paper_is_shown_beside_what_was_found_here(write):
-    written = write(PAPER)
-    train = "`python train.py --config some/t.yaml --row"
-    evaluate = "`python evaluate.py saved_models"
-    scored = f"{evaluate}/some_t_a --k '[1, 2]'`"
-    assert "### Table 1\n\nIn percent.\n\n| row | R@1 | R@2 | commands | hours | here |" in written
-    assert written.split("|---|---|---|---|---|---|\n")[1].splitlines()[:4] == [
-        f"| A | 58.3 | – | {train} a`<br>{scored} | 2 | recall@1 50.0 ([three seeds](here.md)) |",
-        f"| A (64 wide) | – | – | {train} a --embedding_dim 64`<br>{scored} | 0 "
-        "| R@1 40.1 ([earlier](here.md)) |",
-        f"| B | 1.5 | 20 | {train} b`<br>{evaluate}/some_t_b --nmi false --k '[1, 2]'` | 0 "
-        "| not run: needs the data and a GPU |",
-        "| C | – | – | – | – | quoted: no network |",
-    ]
-    assert written.endswith(f"\n{reported.END}\nAs found.\n")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.peers.measurements import Results
 from benchmarks.peers.parts import race
-from benchmarks.peers.peers_page import page_of
 from benchmarks.peers.prepared import WEIGHTS, check_data
 from benchmarks.peers.racers import RACERS, RACES, SEEDS, TRIALS
 from tfdml import losses
@@ -82,25 +81,6 @@ def test_the_best_of_each_side_runs_in_the_same_time_and_in_the_same_steps(argum
         assert case.settings["weights"] == f"weights_{case.settings['seed']}.npz"
     run(results, runs, by_side)
     assert all(map(results.has, race.cases(arguments, results)))
-
-
-def test_runs_of_another_objective_are_a_row_of_their_own(arguments, results):
-    run(results, race.cases(arguments, results), by_side)
-    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
-    arguments.objectives = ["CosFace"]  # the best are of all that were tried
-    assert {case.key for case in race.cases(arguments, results)} >= {case.key for case in runs}
-    run(results, runs, by_side)
-    arguments.objectives = ["SupCon"]
-
-    def better(objective, trial, side):
-        return 0.75 if objective == "SupCon" else by_side(objective, trial, side)
-
-    run(results, race.cases(arguments, results), better)
-    runs = [case for case in race.cases(arguments, results) if not results.has(case)]
-    run(results, runs[:2], better)  # a seed of each side, then it was stopped
-    text = page_of(results, [race])
-    assert "| 10 seconds | tfdml | SupCon, as it is | 1,234 | 75.0" in text
-    assert "| 10 seconds | tfdml | circle, other rate | 1,234 ± 0 | 50.0 ± 0.0" in text
 
 
 def test_objectives_that_are_not_in_the_race_are_rejected(arguments, results):

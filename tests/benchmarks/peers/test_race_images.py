@@ -24,11 +24,10 @@ def settings(share, pixels=6):
     return {"inputs": "images.npz", "validation_share": share, "pixels": pixels}
 
 
-@pytest.mark.parametrize("share", [0.2, 0.25])
-def test_classes_are_held_out_as_by_the_pipelines(folder, share):
-    every, images = np.load(folder / "images.npz"), images_of(settings(share), folder)
+def test_classes_are_held_out_as_by_the_pipelines(folder):
+    every, images = np.load(folder / "images.npz"), images_of(settings(0.2), folder)
     split = pipelines.Split(every["train_images"], every["train_labels"])
-    for name, part in zip(("train", "test"), pipelines.hold_out_classes(split, share), strict=True):
+    for name, part in zip(("train", "test"), pipelines.hold_out_classes(split, 0.2), strict=True):
         np.testing.assert_array_equal(images[f"{name}_images"], part.images)
         np.testing.assert_array_equal(images[f"{name}_labels"], part.labels)
 

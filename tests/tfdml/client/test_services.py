@@ -113,8 +113,6 @@ def rest(server):
         (503, b"", "^UNAVAILABLE: .*status 503$"),
         (502, b"<html>Bad Gateway</html>", "^UNKNOWN: .*status 502$"),
         (413, b"", "^RESOURCE_EXHAUSTED: .*status 413$"),
-        (200, b"<html>welcome</html>", "^INTERNAL: the answer is not"),
-        (200, b'{"outputs": {"embedding": [[1, 2], [3]]}}', "^INTERNAL: the answer is not"),
     ],
 )
 def test_what_is_no_answer_is_an_error(status, content, said, rest, server):

@@ -7,7 +7,6 @@ from mean_loops import hits_by_loops
 from tfdml.evaluation import (
     class_means,
     every_nth_child,
-    have_relatives,
     read_hierarchy,
     zero_shot_accuracy,
     zero_shot_means,
@@ -108,11 +107,6 @@ def test_the_parent_alone_is_the_nearest_with_trained_classes():
     assert zero_shot_means(means, [1, 2, 3], hierarchy, [9], ancestors="parent") == 2.0
     below_itself = {"wolf": "animal", 1: "animal", 2: 1, 9: 1}
     assert zero_shot_means(means[:2], [1, 2], below_itself, [9], ancestors="parent") == 2.0
-
-
-def test_finds_classes_with_relatives_other_than_by_the_root():
-    hierarchy = {1: "x", 2: "y", 8: "x", 9: "z", 7: "root"} | dict.fromkeys("xyz", "root")
-    assert have_relatives([1, 2], hierarchy, [9, 8, 7]).tolist() == [False, True, False]
 
 
 def test_unit_means_of_unit_means():

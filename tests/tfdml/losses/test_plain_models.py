@@ -40,16 +40,6 @@ class WithLoss(keras.Model):
         return self.metric_loss(y, y_pred, training=training)
 
 
-class AddsLoss(keras.layers.Layer):
-    def __init__(self, loss):
-        super().__init__()
-        self.metric_loss = loss
-
-    def call(self, inputs, labels):
-        self.add_loss(self.metric_loss(labels, inputs, training=True))
-        return inputs
-
-
 def test_a_plain_model_trains_and_saves_a_loss_that_is_its_attribute(rng, tmp_path):
     batch, models = rows(rng), []
     for _ in range(2):
@@ -68,13 +58,3 @@ def test_a_plain_model_trains_and_saves_a_loss_that_is_its_attribute(rng, tmp_pa
     trained.save_weights(tmp_path / "model.weights.h5")
     restored.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_array_equal(values(restored.metric_loss)[0], after)
-
-
-def test_a_layer_that_adds_a_loss_trains_it(rng):
-    inputs, labels = keras.Input((6,)), keras.Input((), dtype="int32")
-    layer = AddsLoss(losses.get("proxy_nca", num_classes=4))
-    model = keras.Model([inputs, labels], layer(inputs, labels))
-    model.compile("adam", jit_compile=False)
-    [before] = values(layer.metric_loss)
-    model.fit([rows(rng), LABELS], verbose=0)
-    assert np.abs(values(layer.metric_loss)[0] - before).min() > 0

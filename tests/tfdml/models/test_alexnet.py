@@ -36,10 +36,6 @@ def test_drops_a_half_in_training_alone(rng):
     [
         ({"side": 38}, r"39 × 39 pixels or more. Received: size=\(38, 38\)"),
         ({"weights": "x.npz"}, r"need images of 227 × 227 pixels. Received: size=\(64, 64\)"),
-        (
-            {"weights": "imagenet", "channels": 1},
-            "weights require images of 3 channels. Received: weights='imagenet', channels=1",
-        ),
     ],
 )
 def test_rejects_wrong_arguments(options, message):

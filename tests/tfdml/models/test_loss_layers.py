@@ -11,21 +11,6 @@ from small_models import LABELS, OPTIONS, build, by_default, one_layer
 from tfdml import EmbeddingModel, losses, optimizers
 
 
-def test_l2_decay_spares_proxies(images):
-    after = []
-    for l2 in (0.0, 0.5):
-        keras.utils.set_random_seed(0)
-        loss = losses.get("proxy_anchor", num_classes=4)
-        model = EmbeddingModel(build().embedder)
-        model.compile(optimizers.SGD(0.01, l2=l2), loss)
-        model.train_on_batch(images, LABELS)
-        after.append([np.array(v) for v in model.trainable_variables])
-    (*_, kernel, _, proxies), (*_, decayed, _, spared) = after
-    assert proxies.shape[0] == 4
-    np.testing.assert_array_equal(proxies, spared)
-    assert np.abs(kernel - decayed).max() > 1e-4
-
-
 @pytest.mark.parametrize(("policy", "by_name"), [("float32", True), ("mixed_float16", False)])
 def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
@@ -87,29 +72,6 @@ def test_evaluates_what_the_loss_learns_without_dropout(images):
     expected = float(model.loss(LABELS, model.embed(images)))
     reported = model.evaluate(images, LABELS, batch_size=16, verbose=0)
     np.testing.assert_allclose(reported, expected, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_learns_a_similarity_that_ranks_the_classes(rng):
-    centres = rng.normal(size=(8, 6))
-    labels = np.repeat(np.arange(8), 8)
-    images = (centres[labels] + 0.8 * rng.normal(size=(64, 6))).astype("float32")
-    embedder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
-    model = EmbeddingModel(embedder)
-    similarity = {"units": 32, "dropout": 0.0, "seed": 0}
-    loss = losses.get("pddm", num_quadruplets="per_positive_pair", similarity=similarity)
-    model.compile(optimizer=optimizers.Adam(1e-2), loss=loss)
-
-    def separation():
-        rows = keras.ops.normalize(model.embed(images))
-        scores = np.asarray(model.loss.similarity_layer.matrix(rows))
-        same = (labels[:, None] == labels[None]) & ~np.eye(64, dtype=bool)
-        different = labels[:, None] != labels[None]
-        return np.mean(scores[same][:, None] > np.quantile(scores[different], 0.9))
-
-    before = separation()
-    model.fit(images, labels, batch_size=64, epochs=100, verbose=0)
-    assert before < 0.5 < 0.7 < separation()
 
 
 WAYS = {

@@ -32,14 +32,6 @@ def folder(tmp_path, monkeypatch, rng):
     return tmp_path
 
 
-def test_runs_of_the_home_folder_are_found(folder, monkeypatch, capsys):
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("USERPROFILE", str(folder))
-    evaluate.main(["compare", "~/runs/a", "~/runs/b", "--out=~/comparison.json"])
-    assert capsys.readouterr().out.endswith(f"Comparison: {folder}/comparison.json\n")
-    assert not pathlib.Path("~").exists()
-
-
 def refusal(capsys, *arguments):
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["--compare", *arguments])

@@ -13,7 +13,6 @@ from mean_colours import saved_model, scores
 from tfdml.evaluation import few_shot_accuracies, load_queries, retrieval_scores
 from tfdml.programs import evaluate
 from tfdml.runs import scoring
-from tfdml.serving import metadata
 
 LABELS = np.repeat(np.arange(10), 3)
 ROWS = np.random.default_rng(0).normal(size=(10, 4))[LABELS].astype(np.float32)
@@ -168,14 +167,6 @@ def test_what_is_no_archive_is_rejected():
 )
 def test_what_needs_a_model_is_rejected(arguments, message):
     assert message in rejection(*arguments)
-
-
-def test_the_metadata_of_a_model_are_read_once(colours, monkeypatch):
-    read, paths = metadata.read_text, []
-    monkeypatch.setattr(metadata, "read_text", lambda path: paths.append(path) or read(path))
-    _, version = colours
-    scores(version, "--report", "page", "--embeddings", "x.npz", name="evaluation")
-    assert paths == [version / "assets.extra" / "metadata.json"]
 
 
 def test_stored_files_are_scored_and_compared_without_tensorflow():

@@ -4,21 +4,17 @@ import dataclasses
 import json
 import shutil
 
-import programs
 import pytest
 import yaml
 from small_runs import (
     SMALL,
     TWO_STEPS,
-    UNTRAINED,
     rejection,
     run,
     scores_of,
     write_images,
 )
 
-from tfdml import runs
-from tfdml.programs import train
 from tfdml.runs.recipe_flags import parse
 from tfdml.runs.watching import _drop_rows
 
@@ -98,29 +94,6 @@ def test_a_run_without_new_layers_resumes_and_logs_each_interval_once(tmp_path):
     rows = log.read_text().splitlines()
     assert rows[: len(lines)] == lines
     assert [row.partition(",")[0] for row in rows[len(lines) :]] == [str(len(lines) - 1)]
-
-
-@pytest.mark.parametrize("name", ["38e7411", "#7"])
-def test_a_run_resumes_whatever_its_name_is_in_yaml(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    write_images(tmp_path / name, dict.fromkeys("bcde", 2))
-
-    def stopped(run):
-        recipe = run.recipe
-        assert (recipe.run, recipe.export_options) == (name, {"licence": name})
-        assert recipe.data_dir == str(tmp_path / name)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runs, "build_model", lambda *_: UNTRAINED)
-    monkeypatch.setattr(runs, "training_batches", lambda *_: (None, []))
-    monkeypatch.setattr(train, "fit", stopped)
-    go_on = ["--run", name, "--export_options.licence", name, f"--data_dir=~/{name}"]
-    data = ["--dataset", "folder", "--image_size", "16", "--classes_per_batch", "2"]
-    for resume in ([*go_on, *data, *TWO_STEPS], [*go_on, "--resume"], ["--run", name, "--resume"]):
-        assert programs.run(train.main, *resume, cwd=tmp_path).code == 130
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {name}
-    assert not (tmp_path / "~").exists()
 
 
 @pytest.mark.usefixtures("without_export")

@@ -140,21 +140,13 @@ def test_rejects_a_start_that_does_not_fit(arguments, message, folder):
     assert not (folder[0] / "runs" / "c").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("config.yaml", "a: [", "config.yaml cannot be read: while parsing a flow node"),
-        ("config.yaml", "[1]", "config.yaml cannot be read: not lines of `name: value`"),
-        ("trained_classes.json", "5", "trained_classes.json must be a list of texts, as JSON"),
-    ],
-)
-def test_rejects_a_start_with_a_broken_file(file, content, message, tmp_path):
+def test_rejects_a_start_with_a_broken_file(tmp_path):
     run = tmp_path / "runs" / "a"
     run.mkdir(parents=True)
     with zipfile.ZipFile(run / "checkpoint.keras", "w"):
         pass
     (run / "config.yaml").write_text("dataset: digits")
-    (run / file).write_text(content)
+    (run / "trained_classes.json").write_text("5")
     result = programs.run(train.main, *SMALL, "--init_from", "a", "--run", "c", cwd=tmp_path)
-    assert message in result.sentence
+    assert "trained_classes.json must be a list of texts, as JSON" in result.sentence
     assert not (tmp_path / "runs" / "c").exists()

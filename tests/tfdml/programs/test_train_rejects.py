@@ -133,10 +133,7 @@ def test_a_broken_config_gets_one_line_with_its_name(content, tmp_path):
     ("loss", "expected"),
     [
         ("memory base=contrastive size=64", "`start_step` must be below the steps, or the memory"),
-        ("memory base=npair size=8 start_step=0", "size=8, batch=20"),
-        ("matryoshka base=cosface dims=[2]", "the largest of `dims` must be the width of the"),
         ("sampled_classes base=cosface rate=0.1", "`rate` must sample at least as many classes"),
-        ("sampled_classes base=cosface rate=0.5", "rate=0.5, sampled=3, classes=5"),
     ],
 )
 def test_what_a_loss_cannot_take_is_said_before_images_are_embedded(loss, expected, tmp_path):

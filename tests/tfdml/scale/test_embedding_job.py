@@ -64,6 +64,7 @@ def test_a_folder(embed, out, served, photos, version):
     assert manifest["model"] == fingerprint(version)
     assert (manifest["dim"], manifest["images"], manifest["shards"]) == (8, 7, 3)
     table = table_of(out)
+    assert table.schema.field("embedding").type == pa.list_(pa.field("element", pa.float32()))
     assert [len(pq.read_table(path)) for path in sorted(out.glob("shards/*"))] == [3, 3, 1]
     assert table["id"].to_pylist() == list(range(7))
     assert table.select(["path", "label"]) == pq.read_table(out / "list.parquet")

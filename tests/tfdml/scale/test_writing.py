@@ -1,9 +1,7 @@
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tfdml.scale.checksums import opened
 from tfdml.scale.listed_images import Listing
 from tfdml.scale.storage import NO_FILE
 from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
@@ -31,33 +29,6 @@ def begun(listing, tmp_path):
 def rows(first, last, problems=None, factor=1):
     embeddings = factor * np.arange(2 * first, 2 * last, dtype=np.float32).reshape(-1, 2)
     return rows_of(range(first, last), embeddings, problems or [None] * (last - first))
-
-
-def test_the_files(begun, listing, tmp_path):
-    manifest = opened((tmp_path / "out" / "manifest.json").read_text(), "manifest", "")
-    counted = {"format": 1, "images": 4, "shards": 2, "list": listing.digest}
-    assert manifest == {**IDENTITY, **counted}
-    assert begun.missing() == [0, 1]
-    begun.write_shard(1, list(listing.shards(3))[1], rows(3, 4))
-    assert begun.missing() == [0]
-    begun.write_shard(0, next(listing.shards(3)), rows(0, 3, [None, "it is empty", None]))
-    assert begun.missing() == []
-    assert begun.finish() == 1
-    first = pq.read_table(tmp_path / "out" / "shards" / "00000.parquet")
-    assert [(field.name, str(field.type)) for field in first.schema][:2] == [
-        ("id", "int64"),
-        ("path", "string"),
-    ]
-    assert first.schema.field("embedding").type == pa.list_(pa.field("element", pa.float32()))
-    assert first.to_pydict() == {
-        "id": [0, 1, 2],
-        "path": ["/0", "/1", "/2"],
-        "embedding": [[0, 1], None, [4, 5]],
-        "label": ["x", "x", "x"],
-        "error": [None, "it is empty", None],
-    }
-    kept = pq.read_table(tmp_path / "out" / "list.parquet")
-    assert kept.to_pydict() == {"path": ["/0", "/1", "/2", "/3"], "label": ["x"] * 4}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from tfdml.serving.versions import new_version
+from tfdml.serving.versions import new_version, newest_version
 
 
 def test_a_version_appears_whole(tmp_path):
@@ -32,3 +32,12 @@ def test_of_two_exports_at_once_the_first_to_end_becomes_the_version(tmp_path):
         slow.__exit__(None, None, None)
     assert [file.name for file in path.iterdir()] == ["fast"]
     assert [each.name for each in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_stray_file_is_no_version(tmp_path):
+    (tmp_path / "7").write_text("no version")
+    (tmp_path / "6").mkdir()
+    with pytest.raises(FileNotFoundError, match="no SavedModel at"):
+        newest_version(tmp_path)
+    (tmp_path / "6" / "saved_model.pb").touch()
+    assert newest_version(tmp_path) == tmp_path / "6"
