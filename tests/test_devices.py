@@ -79,7 +79,8 @@ def losses_of(folder):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("two", "`devices` must be `all`, a number of GPUs, or cpu: and a number"),
+        ("two", "`devices` must be `all`, `gpu`, a number of GPUs, or cpu: and a number"),
+        ("gpu", "Keras finds no GPU on this machine: leave --devices out"),
         ("0", "`devices` must be `all`"),
         ("cpu:0", "`devices` must be `all`"),
         ("all", "TensorFlow finds no GPU on this machine; use --devices cpu:2 to try it on the"),

@@ -32,6 +32,7 @@ from .run_batches import training_batches as training_batches
 from .score_files import compare as compare
 from .strategies import LOST_WORKER as LOST_WORKER
 from .strategies import all_equal as all_equal
+from .strategies import check_gpu as check_gpu
 from .strategies import cluster_strategy as cluster_strategy
 from .strategies import fit_replicas as fit_replicas
 from .strategies import machine_strategy as machine_strategy

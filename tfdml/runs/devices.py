@@ -17,12 +17,12 @@ from tfdml.quiet import import_tensorflow
 
 HELP = (
     "Devices to train on, each with an equal part of every batch: `all` for all GPUs of this "
-    "machine, a number of GPUs, or `cpu:2` to try two devices on the processor. If not given, one "
-    "device. The loss compares the images of all parts, so that losses and updates equal those of "
-    "one device, with two exceptions: trained batch normalisation uses the statistics of each "
-    "part, and dropout draws for each part. For several machines, start the same command on each, "
-    "without --devices, with the variable TF_CONFIG that TensorFlow documents. A run may "
-    "resume on other devices."
+    "machine, a number of GPUs, or `cpu:2` to try two devices on the processor. `gpu` is one GPU, "
+    "on any backend of Keras. If not given, a GPU where there is one, else the processor. The loss "
+    "compares the images of all parts, so that losses and updates equal those of one device, with "
+    "two exceptions: trained batch normalisation uses the statistics of each part, and dropout "
+    "draws for each part. For several machines, start the same command on each, without --devices, "
+    "with the variable TF_CONFIG that TensorFlow documents. A run may resume on other devices."
 )
 SECONDS_TO_CONNECT = 600  # to wait for the last worker
 _FORM = (
@@ -61,8 +61,8 @@ class Devices:
             return self
         expectation = "`--devices` must not be given with TF_CONFIG: each worker uses all its GPUs"
         check(not self.addresses, expectation, devices=text)
-        known = re.fullmatch(r"all|(cpu:)?0*[1-9][0-9]{0,3}", text)
-        expectation = "`devices` must be `all`, a number of GPUs, or cpu: and a number, as cpu:2"
+        known = re.fullmatch(r"all|gpu|(cpu:)?0*[1-9][0-9]{0,3}", text)
+        expectation = "`devices` must be `all`, `gpu`, a number of GPUs, or cpu: and a number"
         check(known, expectation, devices=text)
         return Devices(text)
 
@@ -73,7 +73,7 @@ class Devices:
             "several devices and `micro_batch` need the TensorFlow backend of Keras; on JAX, "
             "`keras.distribution` divides the batches of a `fit` of your own"
         )
-        one = self.text is None and not self.addresses and micro_batch is None
+        one = self.text in (None, "gpu") and not self.addresses and micro_batch is None
         check(one or backend == "tensorflow", expectation, backend=backend)
 
     def start(self):
@@ -82,6 +82,8 @@ class Devices:
             wait = f"{SECONDS_TO_CONNECT // 60} minutes at most"
             print(f"Waiting for all {len(self.addresses)} workers, {wait}", file=sys.stderr)
             self.strategy = import_tensorflow(runs.cluster_strategy)
+        elif self.text == "gpu":
+            import_tensorflow(runs.check_gpu)
         elif self.text is not None:
             self.strategy = import_tensorflow(lambda: runs.machine_strategy(self.text))
         return self

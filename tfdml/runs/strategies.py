@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import re
 import signal
 
+import keras
 import tensorflow as tf
 
 from tfdml.checks import check
@@ -45,6 +47,15 @@ def _ending_signals():
         signal.alarm(0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def check_gpu():
+    """Raises a ValueError unless Keras' backend computes on a GPU."""
+    expectation = (
+        "Keras finds no GPU on this machine: leave --devices out to train on the processor"
+    )
+    found = {"backend": keras.backend.backend(), "device": str(keras.ops.zeros(()).device)}
+    check(re.search("gpu|cuda", found["device"], re.IGNORECASE), expectation, **found)
 
 
 def machine_strategy(text):
