@@ -67,9 +67,9 @@ def scores(version, *arguments, name):
     return json.loads(pathlib.Path("runs", "colours", f"{name}.json").read_text())
 
 
-def rejection(version, *arguments):
+def rejection(*arguments):
     """The one sentence in which evaluate.py rejects these arguments."""
-    return programs.run(evaluate.main, version, *arguments, cwd=".").sentence
+    return programs.run(evaluate.main, *arguments, cwd=".").sentence
 
 
 def settings_on_the_page(path):

@@ -6,7 +6,6 @@ import pytest
 from tfdml.evaluation import (
     exact_and_reranked_recall,
     recall_after_reranking,
-    recall_at_k,
     reranked_neighbours,
     reranking,
 )
@@ -76,18 +75,6 @@ def test_equals_brute_force(in_gallery, scores, pairs, candidates, rng, monkeypa
     exact, reranked = exact_and_reranked_recall(x, labels, k, **options)
     assert exact == brute_force(x, labels, k, table, 60, *gallery)
     assert reranked == expected
-
-
-def test_the_whole_gallery_is_ranked_as_by_the_similarity(rng):
-    from tfdml.layers import PDDM
-
-    x, labels = rng.normal(size=(120, 8)).astype("float32"), rng.integers(0, 12, 120)
-    layer = PDDM(seed=0)
-    expected = recall_at_k(x, labels, similarity=layer.matrix)
-    exact, reranked = exact_and_reranked_recall(x, labels, candidates=8, similarity=layer)
-    assert exact == expected != reranked
-    options = {"candidates": 20, "similarity": negative_distance}
-    assert recall_after_reranking(x, labels, **options) == recall_at_k(x, labels)
 
 
 def test_a_sample_is_asked_exactly_and_after_reranking(rng):

@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import numpy as np
-import programs
 import pytest
-from mean_colours import saved_model, scores
+from mean_colours import rejection, saved_model, scores
 
 from tfdml.evaluation import few_shot_accuracies, load_queries, retrieval_scores
 from tfdml.programs import evaluate
@@ -32,10 +31,6 @@ def _here(tmp_path, monkeypatch):
 
 def content_of(name):
     return json.loads(pathlib.Path("runs", name).read_text())
-
-
-def rejection(*arguments):
-    return programs.run(evaluate.main, *arguments, cwd=".").sentence
 
 
 def test_embeddings_of_a_model_are_written_once_and_read_by_every_task(colours, monkeypatch):

