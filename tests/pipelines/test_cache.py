@@ -3,24 +3,15 @@
 import json
 
 import pytest
-from PIL import Image
+from small_runs import write_images
 
 from pipelines import cache
 
 
-@pytest.fixture
-def photos(tmp_path):
-    for label in "abcd":
-        (tmp_path / "photos" / label).mkdir(parents=True)
-        for index in range(2):
-            Image.new("RGB", (20, 16), (50 * index, 9, 9)).save(
-                tmp_path / "photos" / label / f"{index}.png"
-            )
-    return ["--dataset", "folder", "--data_dir", str(tmp_path / "photos")]
-
-
-def test_the_command_writes(photos, tmp_path, capsys):
-    cache.main([*photos, "--size", "64", "--keep_aspect", "--out", str(tmp_path / "cache")])
+def test_the_command_writes(tmp_path, capsys):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcd", 2))
+    data = ["--dataset", "folder", "--data_dir", str(photos)]
+    cache.main([*data, "--size", "64", "--keep_aspect", "--out", str(tmp_path / "cache")])
     assert "8 images, " in capsys.readouterr().out
     settings = json.loads((tmp_path / "cache" / "manifest.json").read_text())["settings"]
     assert (settings["warp_size"], settings["keep_aspect"], settings["quality"]) == (64, True, 95)

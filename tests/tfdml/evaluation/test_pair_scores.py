@@ -44,11 +44,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles.DistanceTiles, "size", 25)
 
 
-@pytest.fixture
-def bins(monkeypatch):
-    monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 0)
-
-
 @pytest.mark.parametrize(
     ("dtype", "scale"),
     [("f4", 1e-30), ("f4", 1), ("f4", 1e30), ("f8", 1e-200), ("f8", 1e16), ("f8", 1e150)],
@@ -59,7 +54,7 @@ def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_tiles):
     positive, negative = distances_of_pairs(x, labels)
     same = np.arange(len(positive) + len(negative)) < len(positive)
     distances = np.concatenate([positive, negative])
-    scores = verification_scores(x, labels, false_match_rates=(0.3, 0.1, 0.01, 5e-3, 0))
+    scores = verification_scores(x, labels, false_match_rates=(0.3, 0.1, 0.01, 5e-3))
     assert scores["auc"] == pytest.approx(metrics.roc_auc_score(same, -distances / scale), rel=1e-9)
     expected = equal_error_rate(-positive, -negative)
     assert scores["equal_error_rate"] == pytest.approx(expected, abs=1 / len(positive))
@@ -108,7 +103,8 @@ def test_bins_bound_their_error(rng, monkeypatch):
     assert 0 < errors[0] < errors[1] < 1e-3
 
 
-def test_rates_of_a_curve_of_few_points_are_exact(rng, bins):
+def test_rates_of_a_curve_of_few_points_are_exact(rng, monkeypatch):
+    monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 0)
     x, labels = some_rows(rng)
     for points in (2, 3, 20, 200):
         curve = verification_curve(x, labels, points=points)
@@ -136,6 +132,17 @@ def test_collapsed_embeddings_score_as_chance(exact_pairs, value, monkeypatch):
     assert scores["thresholds"] == {0.1: -1.0}
     assert set(rates_at_threshold(x, labels, 0).values()) == {1.0}
     assert set(rates_at_threshold(x, labels, -0.0).values()) == {1.0}
+
+
+@pytest.mark.parametrize("exact_pairs", [0, 2**23])
+@pytest.mark.parametrize("noise", [0, 0.01])
+def test_perfect_embeddings_score_as_such(exact_pairs, noise, rng, monkeypatch):
+    monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", exact_pairs)
+    labels = np.append(np.arange(60) // 3, [2**60])
+    x = rng.normal(size=(21, 8))[np.append(labels[:-1], 20)] + noise * rng.normal(size=(61, 8))
+    scores = verification_scores(x, labels, false_match_rates=[0, 0.1])
+    assert (scores["auc"], scores["equal_error_rate"]) == (1.0, 0.0)
+    assert scores["true_match_rates"] == {0: 1.0, 0.1: 1.0}
 
 
 def test_distances_that_tie_but_for_rounding_match_together(rng):

@@ -1,5 +1,4 @@
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -76,15 +75,6 @@ def test_galleries_of_one_row_per_class_score_as_loops_over_all_of_them(rng):
     once = one_per_class_scores(x, labels, k=1, draws=1)
     assert {deviation for _, deviation in once.values()} == {0.0}
     assert all(type(value) is float for pair in once.values() for value in pair)
-
-
-def test_a_class_of_one_row_asks_nothing():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # no query is without a relevant row
-        x, labels = np.array([[0.0], [1.0], [0.9]]), np.array([0, 0, 1])
-        scores = one_per_class_scores(x, labels, k=(1, 2), draws=20)
-    # From 0 the row at 0.9 is nearer than that at 1, and so from 1.
-    assert scores == {"recall@1": (0.0, 0.0), "recall@2": (1.0, 0.0), "map": (0.5, 0.0)}
 
 
 X, Y = np.eye(4), np.array([0, 0, 1, 1])

@@ -63,17 +63,14 @@ def test_trains_on_a_folder_of_images_and_serves_their_bytes(photo_run):
     last = pipelines.load("folder", data_dir=folder / "photos").test.subset(slice(-2, None))
     expected = model.embed(pipelines.evaluation_batches(last, (16, 16, 3)))
     np.testing.assert_allclose(served, expected, atol=1e-5)
+    scores = scores_of(folder / "runs" / "folder_npair")  # by the neighbours that there are
+    assert list(scores["trained"]) == list(scores["untrained"]) == ["recall@1", "recall@2"]
 
 
 def test_a_second_run_of_a_name_gets_a_number(photo_run, monkeypatch):
     folder, arguments = photo_run
     monkeypatch.chdir(folder)
     assert train.parse(arguments)[0].run == "folder_npair_2"
-
-
-def test_a_test_split_of_a_few_images_is_scored_by_the_neighbours_it_has(photo_run):
-    scores = scores_of(photo_run[0] / "runs" / "folder_npair")
-    assert list(scores["trained"]) == list(scores["untrained"]) == ["recall@1", "recall@2"]
 
 
 def test_scores_queries_in_the_gallery_of_a_dataset(tmp_path, monkeypatch):
@@ -91,36 +88,24 @@ def test_scores_queries_in_the_gallery_of_a_dataset(tmp_path, monkeypatch):
     assert reported["recall@1"] == pytest.approx(found, abs=5e-3)
 
 
-@pytest.fixture(scope="module")
-def held_out(tmp_path_factory):
-    """A run with validation classes and hard neighbours: folder, output, steps of their refresh."""
-    folder, steps = tmp_path_factory.mktemp("held_out"), []
-    refresh = pipelines.HardNeighbours.refresh
+@pytest.mark.usefixtures("without_export")
+def test_validation_classes_are_scored_and_hard_neighbours_refreshed(tmp_path, monkeypatch):
+    steps, refresh = [], pipelines.HardNeighbours.refresh
 
     def noted(self, step, embeddings):
         steps.append(step)
         refresh(self, step, embeddings)
 
+    monkeypatch.setattr(pipelines.HardNeighbours, "refresh", noted)
     options = ["--validation_share", "0.4", "--dataset", "digits", "--classes_per_batch", "3"]
     options += ["--sampler", "pairs", "--sampler_options.hard_neighbours", "true"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.HardNeighbours, "refresh", noted)
-        patch.setattr(train, "export", lambda *_: None)
-        printed = run(*options, "--steps", "2", "--checkpoint_every", "1", "--run", "x", cwd=folder)
-        run("--run", "x", "--resume", "--steps", "3", cwd=folder)
-    return folder / "runs" / "x", printed, steps
-
-
-def test_a_run_refreshes_hard_neighbours_at_every_checkpoint_and_resumed(held_out):
-    assert held_out[2] == [0, 1, 2]
-
-
-def test_validation_classes_are_training_classes(held_out):
-    folder, printed, _ = held_out
+    printed = run(*options, *TWO_STEPS, "--run", "x", cwd=tmp_path)
+    run("--run", "x", "--resume", "--steps", "3", cwd=tmp_path)
+    assert steps == [0, 1, 2]
     assert "of 3 classes to train" in printed
     assert "Unseen validation classes" in printed
-    assert scores_of(folder)["scored_classes"] == "validation"
-    log = (folder / "logs" / "epochs.csv").read_text()
+    assert scores_of(tmp_path / "runs" / "x")["scored_classes"] == "validation"
+    log = (tmp_path / "runs" / "x" / "logs" / "epochs.csv").read_text()
     assert "val_recall@1" in log.splitlines()[0]
 
 

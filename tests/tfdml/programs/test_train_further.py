@@ -38,22 +38,15 @@ def steps_of(folder, run):
     return int(model.optimizer.iterations)
 
 
-def test_a_run_prints_and_keeps_its_defaults(folder):
+def test_a_run_prints_and_keeps_its_defaults_and_states_whether_it_improved(folder):
     folder, result = folder
     assert "--classes_per_batch 5, all training classes" in result.out
     settings = settings_of(folder, "a")
     assert (settings["learning_rate"], settings["classes_per_batch"]) == (1e-4, 5)
-
-
-def test_the_last_interval_may_be_short(folder):
-    folder, result = folder
-    assert steps_of(folder, "a") == 5
+    assert steps_of(folder, "a") == 5  # the last interval is short
     assert len((folder / "runs/a/logs/epochs.csv").read_text().splitlines()) == 1 + 3
     assert "step 5 of 5" in result.out
-
-
-def test_the_scores_state_whether_training_improved_them(folder):
-    scores = json.loads((folder[0] / "runs/a/scores.json").read_text())
+    scores = json.loads((folder / "runs/a/scores.json").read_text())
     recalls = [scores[stage]["recall@1"] for stage in ("untrained", "trained")]
     assert scores["improved"] == (recalls[1] > recalls[0])
 

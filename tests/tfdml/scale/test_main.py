@@ -1,7 +1,6 @@
 import re
 
 import programs
-import pytest
 from stored_collections import finished
 
 from tfdml.files import locked
@@ -30,17 +29,6 @@ def test_says_what_it_does():
     assert "--report" in run("index", "--help").out
     assert "IVF4096,SQ8" in run("index", "--help").out
     assert "Unknown command 'indx'. Did you mean 'index'" in run("indx").sentence
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--factory", ""], "faiss rejects the index"),
-        ([], "must have at most as many cells as there are images; Flat suits a few"),
-    ],
-)
-def test_rejects_in_one_sentence(clustered, arguments, message):
-    assert message in run("index", clustered.folder, *arguments).sentence
 
 
 def test_rejects_a_second_job_and_what_is_no_collection(clustered, tmp_path):
