@@ -128,7 +128,8 @@ def export_again(settings, options, run, trained, out):
     before = read_metadata(trained)
     kept = {"levels": settings.levels, "dims": settings.dims}
     whole = before.get("dimension") if before.get("levels") == 1 else None
-    parts = {"levels": settings.levels or before.get("levels"), "dims": settings.dims or whole}
+    levels = before.get("levels") if settings.levels is None else settings.levels
+    parts = {"levels": levels, "dims": whole if settings.dims is None else settings.dims}
     model = runs.exporting.load_run(run, trained)
     served = runs.exporting.serve_run(model, trained, options=options, **parts)
     known, stored = {}, before.get("precision") or "float32"
