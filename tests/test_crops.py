@@ -120,14 +120,11 @@ def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, f
     ("arguments", "message"),
     [
         (["--warp_size", "0"], "`warp_size` must be an integer > 0. Received: warp_size=0"),
-        (["--warp_size", "100"], "Received: warp_size=100, image_size"),
         (["--mean_image", "none.npy"], "`mean_image` must be an existing file"),
-        (["--mean_image", "small.npy"], "(112, 112, 3)"),
         (["--keep_aspect", "--mean_image", "whole.npy"], "leave out `keep_aspect`"),
     ],
 )
 def test_what_does_not_go_together_is_rejected_before_the_run(arguments, message, version):
-    np.save("small.npy", np.zeros((4, 4, 3)))
     np.save("whole.npy", np.zeros((112, 112, 3), np.float32))
     data = ["--dataset", "folder", "--data_dir", "photos", *SETTINGS]
     assert message in rejection(*data, *arguments, cwd=".")

@@ -176,10 +176,8 @@ def test_a_file_that_loses_recall_when_rounded_is_warned_of(here, monkeypatch, c
     ("arguments", "message"),
     [
         (["--format", "tflite"], "`format` must be one of 'saved_model', 'onnx', 'litert', 'open"),
-        (["--precision", "int4"], "`precision` must be one of"),
         (["--classes", "texts"], "is not a JPEG, PNG, GIF, BMP or WebP"),
         (["--gallery", "missing"], "a folder must have sub-folders of images, one per class"),
-        (["--top", "0"], "`top` must be >= 1. Received: top=0"),
     ],
 )
 def test_export_rejects_what_it_cannot_do(arguments, message, here):

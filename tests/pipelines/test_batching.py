@@ -213,30 +213,22 @@ def test_evaluation_gives_all_images_in_order(split, path_split):
         np.testing.assert_array_equal(labels, split.labels)
 
 
-@pytest.fixture
-def boxed_splits(split, path_split, rng):
-    """The images and their paths with boxes, and what a loop cuts out of the images."""
+def test_images_are_what_is_in_the_boxes(split, path_split, rng):
     left, top = rng.integers(0, 6, 40), rng.integers(0, 5, 40)
     boxes = np.stack(
         [left, top, left + rng.integers(1, 7, 40), top + rng.integers(1, 6, 40)], axis=1
     )
-    parts = [
-        image[upper:lower, first:last]
+    parts = [  # what a loop cuts out of the images
+        resize(image[upper:lower, first:last], (8, 6, 3)).numpy()
         for image, (first, upper, last, lower) in zip(split.images, boxes.tolist(), strict=True)
     ]
-    both = [dataclasses.replace(source, boxes=boxes) for source in (split, path_split)]
-    return both, [resize(part, (8, 6, 3)).numpy() for part in parts]
-
-
-def test_images_are_what_is_in_the_boxes(boxed_splits):
-    splits, parts = boxed_splits
+    splits = [dataclasses.replace(source, boxes=boxes) for source in (split, path_split)]
     options = {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-    assert_equal_batches(*(take(3, split, 3, 2, **options) for split in splits))
-    for split in splits:
-        batches = evaluation_batches(split, (8, 6, 3), batch_size=16).as_numpy_iterator()
+    assert_equal_batches(*(take(3, each, 3, 2, **options) for each in splits))
+    for each in splits:
+        batches = evaluation_batches(each, (8, 6, 3), batch_size=16).as_numpy_iterator()
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
-    split = splits[0]
-    found = whole_class_batches(split, 11, image_size=(8, 6, 3)).as_numpy_iterator()
+    found = whole_class_batches(splits[0], 11, image_size=(8, 6, 3)).as_numpy_iterator()
     for rows, (images, labels) in zip(rows_of(6, WholeClasses(11), split), found, strict=False):
         np.testing.assert_array_equal(labels, split.labels[rows])
         np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))

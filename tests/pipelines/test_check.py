@@ -33,19 +33,6 @@ def photos(tmp_path, rng):
     return tmp_path
 
 
-@pytest.fixture
-def decoded(monkeypatch):
-    """The paths that are read, as long as the test runs."""
-    paths, problem = [], unreadable_files._problem
-
-    def noted(path):
-        paths.append(path)
-        return problem(path)
-
-    monkeypatch.setattr(unreadable_files, "_problem", noted)
-    return paths
-
-
 def run(*arguments):
     with pytest.raises(SystemExit) as ended:
         check.main([str(argument) for argument in arguments])
@@ -139,7 +126,14 @@ def test_a_dataset_without_files_or_folder_is_an_error(photos, capsys):
     assert run("--dataset", "folder", "--data_dir", photos / "missing") == 2
 
 
-def test_what_can_be_read_is_not_decoded_again_until_it_changes(photos, decoded):
+def test_what_can_be_read_is_not_decoded_again_until_it_changes(photos, monkeypatch):
+    decoded, problem = [], unreadable_files._problem
+
+    def noted(path):
+        decoded.append(path)
+        return problem(path)
+
+    monkeypatch.setattr(unreadable_files, "_problem", noted)
     paths = sorted(str(path) for path in photos.glob("*/*"))
     assert list(unreadable(paths)) == []
     assert sorted(decoded) == paths

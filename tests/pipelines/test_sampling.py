@@ -238,12 +238,6 @@ def test_an_epoch_takes_whole_classes_until_each_batch_is_full(counts, room, see
             assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
 
 
-def test_images_that_do_not_fill_a_batch_all_come():
-    labels = labels_of([2, 1, 4])
-    for indices in whole(3, labels, 20):
-        assert sorted(indices) == np.flatnonzero(labels != 1).tolist()
-
-
 def shuffled(batches, images, batch_size, seed=0):
     return rows_of(batches, Shuffled(batch_size), np.zeros(images, int), seed)
 

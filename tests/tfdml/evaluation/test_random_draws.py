@@ -11,22 +11,16 @@ from tfdml.evaluation import (
 )
 
 
-@pytest.fixture
-def classified(monkeypatch):
-    """The data of every call of `nearest_class_mean`."""
-    calls, classify = [], random_draws.nearest_class_mean
+@pytest.mark.parametrize(("shots", "counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
+@pytest.mark.filterwarnings("ignore:2 of 4 classes")
+def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, counts, rng, monkeypatch):
+    classified, classify = [], random_draws.nearest_class_mean
 
     def recording(*data, **options):
-        calls.append(data)
+        classified.append(data)
         return classify(*data, **options)
 
     monkeypatch.setattr(random_draws, "nearest_class_mean", recording)
-    return calls
-
-
-@pytest.mark.parametrize(("shots", "counts"), [(None, [1, 1, 2, 4]), (3, [1, 1, 3, 3])])
-@pytest.mark.filterwarnings("ignore:2 of 4 classes")
-def test_means_of_drawn_rows_classify_the_others_as_loops_do(shots, counts, rng, classified):
     ids = [7, -2, 2**40, 2**53 + 1]
     labels = rng.permutation(np.repeat(ids, [1, 2, 5, 8]))
     rows = rng.normal(size=(16, 3))

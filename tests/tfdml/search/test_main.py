@@ -14,7 +14,6 @@ from tfdml.search import server
     ("arguments", "sentence"),
     [
         (["--images", "."], "model"),
-        (["--model", "x", "--images", ".", "--port", "70000"], "`port` must be from 0 to 65535"),
         (["--model", "x", "--images", ".", "--neighbors", "3"], "Did you mean --neighbours?"),
         (["--model", "nowhere", "--images", "."], "no SavedModel at nowhere"),
     ],
