@@ -103,13 +103,13 @@ def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path, m
     )
     photos = write_images(tmp_path / "photos", dict.fromkeys(("a", "b", "c", "d"), 2))
     small = ["--dataset", "folder", "--data_dir", photos, "--image_size", "8"]
-    small += ["--loss", "triplet", "--embedding_dim", "4"]
-    run(*small, "--steps", "1", "--run", "first", cwd=tmp_path)
+    small += ["--loss", "triplet", "--embedding_dim", "4", "--steps", "1"]
+    run(*small, "--run", "first", cwd=tmp_path)
     write_images(photos, {"aa": 2, "ab": 2})  # now b is a class to score
-    start = ["--run", "second", "--init_from", "first", "--steps", "0"]
+    start = ["--run", "second", "--init_from", "first"]
     second = programs.run(train.main, *small, *start, cwd=tmp_path)
     shutil.rmtree(tmp_path / "runs" / "first")
-    go_on = ["--run", "second", "--resume", "--steps", "1"]
+    go_on = ["--run", "second", "--resume", "--steps", "2"]
     third = programs.run(train.main, *go_on, cwd=tmp_path)
     for result, metadata in zip((second, third), exported[1:], strict=True):
         assert result.code == 0, result.err
