@@ -133,7 +133,7 @@ def test_what_is_no_network_is_rejected(tmp_path):
 
 def test_a_runtime_that_is_not_installed_is_named_before_any_work(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    words = r"openvino needs openvino and nncf: pip install \"tfdml\[openvino\]\""
+    words = r"openvino needs openvino, nncf: pip install \"tfdml\[openvino\]\""
     with pytest.raises(ValueError, match=words):
         ExportOptions(format="saved_model,openvino")
     with pytest.raises(ValueError, match="`format` must be one of 'saved_model', 'onnx', "):
