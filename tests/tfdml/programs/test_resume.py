@@ -41,7 +41,7 @@ def test_a_run_killed_in_its_export_resumes(killed):
     folder, path = killed
     scores = path.read_text()
     run("--run", "small", "--resume", cwd=folder)
-    assert [path.name for path in (folder / "saved_models" / "small").iterdir()] == ["1"]
+    assert (folder / "saved_models" / "small" / "1").is_dir()
     assert path.read_text() == scores
 
 
