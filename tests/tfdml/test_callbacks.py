@@ -34,6 +34,15 @@ def test_a_checkpoint_is_replaced_after_every_epoch_in_a_folder_that_it_makes(ro
     np.testing.assert_array_equal(restored.embed(rows), model.embed(rows))
 
 
+def test_a_checkpoint_may_be_of_a_whole_and_wait_for_the_end(rows, tmp_path, monkeypatch):
+    model, whole, saved = build(), build(), []
+    monkeypatch.setattr(whole, "save", lambda path: (saved.append(path), path.touch()))
+    for seconds in (1e6, 0):
+        checkpoint = callbacks.Checkpoint(tmp_path / "x.keras", whole, seconds)
+        model.fit(rows, LABELS, epochs=3, verbose=0, callbacks=[checkpoint])
+    assert len(saved) == 1 + 3
+
+
 def test_a_checkpoint_rejects_other_formats():
     with pytest.raises(ValueError, match=r"`path`.*Received: path='c\.h5'"):
         callbacks.Checkpoint("c.h5")

@@ -77,7 +77,8 @@ def add_adapters(embedder, rank):
     Source:
         Hu et al. LoRA: low-rank adaptation of large language models. ICLR 2022.
     """
-    [wrapper] = (part for part in embedder._flatten_layers() if isinstance(part, PartlyFrozen))
+    parts = embedder._flatten_layers()
+    wrapper = next(part for part in parts if isinstance(part, PartlyFrozen))
     names = getattr(wrapper.layer, "default_lora_layer_names", lambda: None)()
     adapted = [
         number

@@ -11,6 +11,7 @@ from small_models import by_default, outputs
 from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder
 from tfdml.models.backbones import POOLED
+from tfdml.models.embedder import head_of, start_head
 
 pytestmark = pytest.mark.usefixtures("freed")
 
@@ -66,6 +67,19 @@ def test_the_backbone_ends_before_the_last_embedding(options, rng):
     last = embedder.get_layer("embedding2" if "levels" in options else "embedding")
     expected = outputs(embedder, images)[:, -8:]
     np.testing.assert_allclose(last(features), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_head_starts_as_the_principal_components_of_the_features(rng):
+    embedder = build_embedder("small_cnn", 8, input_shape=(28, 28, 1), dropout=0.5)
+    images = rng.uniform(0, 255, (20, 28, 28, 1)).astype("float32")
+    features = outputs(backbone_of(embedder), images)
+    start_head(embedder, features)
+    left, values, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+    components = (left * values)[:, :8]
+    components /= np.linalg.norm(components, axis=1, keepdims=True)
+    found = outputs(head_of(embedder), features)
+    np.testing.assert_allclose(found @ found.T, components @ components.T, atol=1e-3)
+    np.testing.assert_allclose(outputs(embedder, images), found, atol=1e-5)
 
 
 @pytest.mark.parametrize("backbone", by_default(SHAPES, {"small_cnn"}))
