@@ -100,6 +100,7 @@ def test_an_index_is_compared_with_the_exact_search(version, rows_of, capsys):
         (["--levels", "3"], "exceed those of the model. Received: levels=3, model_levels=2"),
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (["--task", "zero_shot", "--split", "all"], "`unseen_share` must be given, except for"),
+        (["--task", "open_set"], "8 classes or more must have 2 images or more. Received: classes"),
         (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
     ],
 )
