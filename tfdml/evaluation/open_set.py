@@ -195,10 +195,10 @@ def reliability(probabilities, right, *, bins=15):
 def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rate=0.01):
     """How well some classes are told from each other and from all others, by rules for new classes.
 
-    Each draw halves the classes. One half chooses the method, by oscr, its threshold and its
-    probabilities; the other, never seen, is scored. In both, half of the classes are known by half
-    of their rows; their other rows and those of the other classes are the queries; then these
-    classes change roles. Classes of one row are never known.
+    Each draw halves the classes. One half chooses the method, by dir and then by oscr, its
+    threshold and its probabilities; the other, never seen, is scored. In both, half of the classes
+    are known by half of their rows; their other rows and those of the other classes are the
+    queries; then these classes change roles. Classes of one row are never known.
 
     Intervals are 95 % ones, of Student's t: the deviation over draws of half of the classes is the
     standard error of the delete-half jackknife.
@@ -234,24 +234,26 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
     kind, decided = {"false_alarm_rate": false_alarm_rate}, []
     for _ in range(draws):
         choosing, reporting = _halves(embeddings, labels, rng)
-        oscr = {m: open_set_scores(*choosing.found[m], choosing.truth)["oscr"] for m in METHODS}
-        best = max(oscr, key=oscr.__getitem__)
-        scores = {m: open_set_scores(*reporting.found[m], reporting.truth, **kind) for m in METHODS}
+        before, after = (
+            {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
+            for half in (choosing, reporting)
+        )
+        best = max(METHODS, key=lambda method: (before[method]["dir"], before[method]["oscr"]))
         for method in METHODS:
-            drawn[method].append({**scores[method], "chosen": float(method == best)})
-        for rule, method in (("chosen", best), ("naive", "nearest")):
+            drawn[method].append({**after[method], "chosen": float(method == best)})
+        known = reporting.truth != _UNKNOWN
+        for rule, method in (("naive", "nearest"), ("chosen", best)):
             threshold = open_set_threshold(choosing.found[method][1], choosing.truth, **kind)
-            _, right, known = _checked(*reporting.found[method], reporting.truth)
-            accepted = reporting.found[method][1] > threshold
+            predicted, scores = reporting.found[method]
+            right, accepted = predicted == reporting.truth, scores > threshold
             alarms, hits = np.mean(accepted[~known]), np.mean((accepted & right)[known])
             drawn[rule].append({"false_alarm_rate": alarms, "dir": hits})
-        predicted, surely = choosing.found[best]
-        right = predicted == choosing.truth
-        calibration, probability = calibrate_probability(surely, right, choosing.classes)
+        calibration, probability = calibrate_probability(
+            choosing.found[best][1], choosing.found[best][0] == choosing.truth, choosing.classes
+        )
         drawn["calibrations"].append({each: float(each == calibration) for each in _FITS})
-        predicted, surely = reporting.found[best]
-        decided.append((probability(surely), predicted == reporting.truth))
-        drawn["scores"].append({**scores[best], "ece": reliability(*decided[-1])["ece"]})
+        decided.append((probability(scores), right))  # of the chosen rule
+        drawn["scores"].append({**after[best], "ece": reliability(*decided[-1])["ece"]})
     means = {name: _mean(values) for name, values in drawn.items()}
     return {
         "scores": means["scores"],

@@ -205,6 +205,35 @@ def test_separate_classes_are_told_apart_and_equal_ones_not(rng):
     assert once == evaluation.open_set_evaluation(noise, labels, draws=1, seed=5)
 
 
+def test_one_half_chooses_and_the_other_is_scored(rng):
+    labels = np.repeat(np.arange(20), 8)
+    rows = 1.5 * rng.normal(size=(20, 4))[labels] + rng.normal(size=(160, 4))
+    found = evaluation.open_set_evaluation(rows, labels, draws=1, false_alarm_rate=0.1)
+    first, second = open_set._halves(rows, labels, np.random.default_rng(0))
+    hits = {
+        method: evaluation.open_set_scores(*of, first.truth, false_alarm_rate=0.1)["dir"]
+        for method, of in first.found.items()
+    }
+    best = max(hits, key=hits.get)
+    assert {of["chosen"] for method, of in found["methods"].items() if method != best} == {0.0}
+    for rule, method in (("chosen", best), ("naive", "nearest")):
+        unknown = first.found[method][1][first.truth < 0]
+        limit = min(score for score in unknown if np.mean(unknown > score) <= 0.1)
+        predicted, scores = second.found[method]
+        known, accepted = second.truth >= 0, scores > limit
+        expected = {
+            "false_alarm_rate": accepted[~known].mean(),
+            "dir": (accepted & (predicted == second.truth))[known].mean(),
+        }
+        assert found["rules"][rule] == pytest.approx(expected)
+    predicted, scores = first.found[best]
+    _, fitted = evaluation.calibrate_probability(scores, predicted == first.truth, first.classes)
+    predicted, scores = second.found[best]
+    expected = evaluation.reliability(fitted(scores), predicted == second.truth)
+    assert found["reliability"] == expected
+    assert found["scores"]["ece"] == expected["ece"]
+
+
 X, INF, Y, TRUTH = np.eye(16) + 1, np.inf, np.arange(16) // 2, np.array([0, 1, -1])
 DECIDED = {"predicted": TRUTH, "scores": np.arange(3.0), "labels": TRUTH}
 
