@@ -12,12 +12,12 @@
     tfdml-evaluate saved_models/glyphs_lifted --embeddings glyphs.npz
     tfdml-evaluate --embeddings made_by_anything.npz
 
-The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm` or `zero_shot`;
-each has a `--help` of its own. The scores are printed and written to runs/NAME/evaluation.json, of
-other images than those of the training to evaluation_DATASET_FOLDER.json, or to --out. --report
-makes a page to look at. --embeddings keeps the embeddings in a file, or scores those of a file
-without a model. `compare` shows runs that were scored on the same images side by side, and
-how surely they differ from the first.
+The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm`, `zero_shot` or
+`open_set`; each has a `--help` of its own. The scores are printed and written to
+runs/NAME/evaluation.json, of other images than those of the training to
+evaluation_DATASET_FOLDER.json, or to --out. --report makes a page to look at. --embeddings keeps
+the embeddings in a file, or scores those of a file without a model. `compare` shows runs that were
+scored on the same images side by side, and how surely they differ from the first.
 """
 
 import argparse

@@ -9,6 +9,10 @@ _COMPARED = {
     "reranking": "Reranked candidates and a ranking of all images",
     "through_index": "The index and an exact search",
 }
+_TABLES = {
+    "methods": "Methods, and the share of the draws that chose each",
+    "rules": "Thresholds of other classes; naive: on the distance of the nearest image",
+}
 
 
 def scores_table(scores, columns=None):
@@ -37,7 +41,8 @@ def results_text(results):
         before = f"  untrained {untrained[name]:.4f}" if name in untrained else ""
         lines.append(f"{name:>12}  {value:.4f}{interval}{before}")
     if intervals:
-        lines.append("In brackets: 95 % bootstrap intervals over classes.")
+        kind = "jackknife" if "rules" in results else "bootstrap"
+        lines.append(f"In brackets: 95 % {kind} intervals over classes.")
     if "levels" in results:
         table = scores_table(results["levels"], columns=results["scores"])
         lines += ["\nScores of each level or size, by distance:", table]
@@ -46,6 +51,8 @@ def results_text(results):
         lines += [_classes_text(**results["classes"]), scores_table(results["unseen"])]
     lines += _numbers("Distances of all pairs, and their LDA score:", results.get("distances"))
     lines += _verification_lines(**results.get("verification", {}))
+    for name, head in _TABLES.items():
+        lines += [f"\n{head}:", scores_table(results[name])] if name in results else []
     for name, compared in _COMPARED.items():
         if name in results:
             lines.append(f"\n{compared}, on {results[name]['queries']:,} queries:")
@@ -96,6 +103,8 @@ def summary(options, model, images):
         lines.append(f"the nearest mean of {shots} of the images of each class, {draws}")
     if task == "one_per_class":
         lines.append(f"among one image of each class, {draws}")
+    if task == "open_set":
+        lines.append(f"half of the classes known by half of their images, {draws}")
     if options.gallery:
         index = ", through its index" if options.index else ""
         lines.append(f"in the gallery {options.gallery}{index}")

@@ -14,6 +14,7 @@ from tfdml.files import as_file_name, check_file, identity, shortened, write_tex
 _NAMED = (
     *("gallery", "index", "index_parameters", "rerank", "rank_by", "hierarchy", "unseen_share"),
     *("placement", "shots", "renormalize_means", "cluster_by", "restarts", "draws", "seed"),
+    "false_alarm_rate",
     *("dataset", "data_dir", "boxes", "split", "level_weights", "levels", "dims", "crops"),
     "mirror",
 )

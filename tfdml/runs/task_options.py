@@ -264,7 +264,33 @@ class ZeroShot(Scoring):
         check_options("`placement`", self.placement, ("ancestors", "weights", "include_roots"))
 
 
-TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot)}
+@dataclasses.dataclass(frozen=True)
+class OpenSet(Scoring):
+    """Whether an image is of one of the known classes, and of which, or of none of them.
+
+    Half of the scored classes choose how to decide, the others are scored with that. In each half,
+    some classes are known by half of their images and the others unknown, and the other way round.
+
+    Args:
+        draws: Number of draws of the halves, over which scores have a mean and an interval.
+        false_alarm_rate: Share of the images of unknown classes that may count as known.
+        report: Folder for `reliability.png`: how often images are classified rightly beside the
+            probability for it, over all draws.
+    """
+
+    task: ClassVar[str] = "open_set"
+    paths: ClassVar[tuple] = (*Scoring.paths, "report")
+
+    draws: PositiveInt = 10
+    false_alarm_rate: Share = 0.01
+    report: str | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_default(("k",), "`{name}` is not for the task open_set")
+
+
+TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot, OpenSet)}
 
 
 @dataclasses.dataclass(frozen=True)

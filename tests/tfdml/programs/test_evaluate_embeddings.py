@@ -2,14 +2,21 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 from mean_colours import rejection, saved_model, scores
+from PIL import Image
 
-from tfdml.evaluation import few_shot_accuracies, load_queries, retrieval_scores
+from tfdml.evaluation import (
+    few_shot_accuracies,
+    load_queries,
+    open_set_evaluation,
+    retrieval_scores,
+)
 from tfdml.programs import evaluate
 from tfdml.runs import scoring
 
@@ -82,6 +89,22 @@ def test_embeddings_made_by_anything_are_scored():
     evaluate.main(["ncm", "--embeddings", "x.npz", "--k", "1"])
     expected = np.mean(few_shot_accuracies(ROWS, LABELS, k=1)[1])
     assert content_of("x/evaluation_ncm.json")["scores"]["top1"] == pytest.approx(expected)
+
+
+def test_known_classes_or_none_are_decided_by_rules_of_other_classes(capsys):
+    np.savez("x.npz", embeddings=ROWS, labels=LABELS)
+    options = ["--draws", "3", "--seed", "1", "--false_alarm_rate", "0.1", "--report", "page"]
+    evaluate.main(["open_set", "--embeddings", "x.npz", *options])
+    content = content_of("x/evaluation_open_set_draws_3_seed_1_false_alarm_rate_0.1.json")
+    kind = {"draws": 3, "seed": 1, "false_alarm_rate": 0.1}
+    expected = json.loads(json.dumps(open_set_evaluation(ROWS, LABELS, **kind)))
+    assert {name: content[name] for name in expected} == expected
+    printed = capsys.readouterr().out
+    assert "half of the classes known by half of their images, 3 draws" in printed
+    assert "In brackets: 95 % jackknife intervals over classes." in printed
+    for row, found in {**expected["methods"], **expected["rules"]}.items():
+        assert re.search(rf"^{row} .*  {found['dir']:.4f}", printed, re.MULTILINE)
+    assert Image.open("page/reliability.png").size == (500, 500)
 
 
 def test_stored_queries_search_among_the_other_rows(capsys):

@@ -16,6 +16,8 @@ from tfdml.programs import evaluate
         ("--task=ncm --rerank 9", "`rerank` is an option of the task retrieval"),
         ("--renormalize_means", "is an option of the task ncm and zero_shot"),
         ("--task zero_shot --placement.ancestor x", "'ancestor'. Did you mean 'ancestors'?"),
+        ("--task open_set --k 2", "`k` is not for the task open_set. Received: k=2"),
+        ("--task ncm --false_alarm_rate 0", "is an option of the task open_set"),
         ("--index HNSW32 --rank_by similarity", "`index` is for `rank_by` distance"),
         ("--false_match_rate 0 --task ncm", "is an option of the task retrieval"),
         ("--cluster_by affinity_propagation --nmi=false", "is of the clusters of `nmi`"),

@@ -82,6 +82,20 @@ def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, 
     return figure
 
 
+def plot_reliability(reliability, path):
+    """Plots what `reliability` returns beside the diagonal; returns the path."""
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.axline((0, 0), slope=1, color="tab:gray", linestyle="--")
+    axes.plot(reliability["probability"], reliability["right"], "o-")
+    title = f"expected calibration error {reliability['ece']:.3f}"
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=title)
+    axes.set(xlabel="probability of known and right", ylabel="share of known and right")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
 def _draw_image(axes, picture_of, row, color, line, names):
     axes.imshow(np.asarray(picture_at(picture_of, row, _SIDE)), cmap="gray", vmin=0, vmax=255)
     axes.set(xticks=[], yticks=[])

@@ -1,4 +1,4 @@
-"""The report of a retrieval: its page, pictures to print, and the projector's files."""
+"""Reports: of a retrieval its page, pictures to print, and the projector's files."""
 
 import pathlib
 
@@ -13,8 +13,11 @@ from tfdml.runs.task_options import CHANGING
 
 
 def draw(embedded, options, results):
-    """Writes the report to `options.report`; returns the path of the page."""
+    """Writes the report to `options.report`; returns the path of the page, or of the picture."""
     print("Drawing the report", flush=True)
+    if options.task == "open_set":
+        path = pathlib.Path(options.report, "reliability.png")
+        return figures.plot_reliability(results["reliability"], path)
     images, model = embedded.images, embedded.model
     facts = page_facts(options, model, images)
     split, folder, seed = images.split, pathlib.Path(options.report), {"seed": options.seed}

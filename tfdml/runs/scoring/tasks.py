@@ -11,6 +11,7 @@ from tfdml.evaluation import clusters, inputs
 from tfdml.evaluation.approximate import check_index
 from tfdml.evaluation.faiss_index import load_faiss
 from tfdml.evaluation.metrics import Metrics, named_recalls
+from tfdml.evaluation.open_set import check_classes
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
 from tfdml.evaluation.random_draws import average
 from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
@@ -36,6 +37,9 @@ def check_model(options, model):
 
 def prepare(options, model, images):
     """The options, with all `k` that there are if none was given, and the images, checked."""
+    if options.task == "open_set":
+        check_classes(images.labels)
+        return options, images
     what, most = "means", images.split.num_classes
     if options.task == "zero_shot":
         images = _unseen(options, model, images)
@@ -256,9 +260,16 @@ def _unseen(options, model, images):
     return Images(split, np.isin(split.labels, unseen_ids), images.dataset, hierarchy=parents)
 
 
+def open_set(embedded, options):
+    """As `open_set_evaluation`."""
+    kind = options.given("draws", "seed", "false_alarm_rate")
+    return evaluation.open_set_evaluation(embedded.embeddings, embedded.labels, **kind)
+
+
 TASKS = {
     "retrieval": retrieval,
     "one_per_class": one_per_class,
     "ncm": nearest_class_mean,
     "zero_shot": zero_shot,
+    "open_set": open_set,
 }

@@ -103,6 +103,7 @@ PLACED = ["--task", "zero_shot", "--hierarchy", "{tree}"]
         (["--levels", "3"], "exceed those of the model. Received: levels=3, model_levels=2"),
         (["--task", "zero_shot"], "`hierarchy` must be given for a dataset without super-classes"),
         (["--task", "zero_shot", "--split", "all"], "`unseen_share` must be given, except for"),
+        (["--task", "open_set"], "8 classes or more must have 2 images or more. Received: classes"),
         (["--task", "ncm", "--k", "6"], "`k` must not exceed the means. Received: k=6, means=5"),
         ([*PLACED, "--placement.ancestors", "x"], "`ancestors` must be one of 'all', 'parent'"),
         ([*PLACED, "--placement.weights", "x"], "`weights` must be one of 'equal', 'depth'"),

@@ -1,0 +1,351 @@
+"""Whether a row is of a known class, and of which: predictions, scores and probabilities."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+from sklearn.covariance import LedoitWolf
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+from sklearn.model_selection import GroupKFold
+
+from tfdml.checks import check, check_one_of, check_share
+from tfdml.evaluation import inputs
+from tfdml.evaluation.nearest_mean import class_means
+from tfdml.evaluation.ranking import rank
+
+METHODS = ("nearest", "mean", "ratio", "mahalanobis", "per_class")
+_UNKNOWN = -1
+_FEWEST_CLASSES = 8  # two are known and two unknown in each half
+
+
+def open_set_predictions(embeddings, gallery_embeddings, gallery_labels, *, method="nearest"):
+    """Predicts the class of each row, and scores how surely it is of a known class at all.
+
+    With D the Euclidean distance from row x to a gallery row or the mean of a class, scores are
+
+        nearest      -D(x, nearest row)
+        mean         -D(x, nearest mean)
+        ratio        -D(x, nearest mean) / D(x, second nearest mean)
+        mahalanobis  as mean, where the covariance of rows around the means of their classes, one
+                     for all classes and shrunk as Ledoit and Wolf do, is made the identity
+        per_class    -D(x, nearest mean) / the mean distance of a row of that class from the mean of
+                     its others, where each class has one row more, at the average distance
+
+    Args:
+        embeddings: (n, dim) floats, finite.
+        gallery_embeddings: (m, dim) floats, finite, rows of the known classes.
+        gallery_labels: (m,) or (m, 1) integers of any size, of two classes or more.
+        method: One of those above.
+
+    Returns:
+        (n,) class ids, in the dtype of the labels, and (n,) float64 scores <= 0.
+
+    Raises:
+        TypeError, ValueError: As for `class_means`, or if the method is unknown.
+
+    Source:
+        Lee, Lee, Lee, Shin. A simple unified framework for detecting out-of-distribution samples.
+        NeurIPS 2018 (mahalanobis); Lowe. Distinctive image features. IJCV 2004 (ratio).
+        Differs: Lee et al. do not shrink the covariance, Lowe takes the ratio of nearest rows.
+    """
+    check_one_of(METHODS, method=method)
+    rows = inputs.finite_rows(embeddings)
+    gallery, labels = inputs.embeddings_and_labels(gallery_embeddings, gallery_labels, "gallery_")
+    inputs.check_alike("dim", embeddings=rows, gallery_embeddings=gallery)
+    ids, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    check(len(ids) > 1, "`gallery_labels` must be of 2 classes or more", classes=len(ids))
+    asked = np.full(len(rows), ids[0])  # `rank` finds the nearest whatever class is asked for
+    if method == "nearest":
+        found = rank(rows, asked, gallery, labels, nearest=1, depth=0)
+        return labels[found.nearest[:, 0]], -found.distances[:, 0]
+    _, means = class_means(gallery, labels)
+    residuals = gallery - means[classes]
+    if method == "mahalanobis":
+        covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
+        covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
+        whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
+        rows, means = rows @ whitening, means @ whitening
+    found = rank(rows, asked, means, ids, nearest=2, depth=0)
+    place, (distances, others) = found.nearest[:, 0], found.distances.T
+    if method == "ratio":
+        distances = np.where(others > 0, distances / np.where(others > 0, others, 1.0), 1.0)
+    if method == "per_class":
+        left_out = np.linalg.norm(residuals, axis=1) * (sizes / np.maximum(sizes - 1, 1))[classes]
+        several = np.where(sizes > 1, sizes, 0)
+        average = left_out.sum() / max(several.sum(), 1) or 1.0
+        distances = distances / ((np.bincount(classes, left_out) + average) / (several + 1))[place]
+    return ids[place], -distances
+
+
+def open_set_scores(predicted, scores, labels, *, false_alarm_rate=0.01):
+    """Scores of telling known classes from each other and from unknown ones, by a threshold.
+
+    With s the scores, K the rows of known and U those of unknown classes:
+
+        auroc    = P(s[K] > s[U]) + P(s[K] = s[U]) / 2
+        fpr@95   = share of U with s >= t, t the largest number that 95 % of K reach
+        oscr     = P(K right, s[K] > s[U]) + P(K right, s[K] = s[U]) / 2, the area under the
+                   curve of the correct classification rate over the false positive rate
+        dir      = share of K that are right with s > t, t that of `open_set_threshold`: the
+                   detection and identification rate, at rank 1, for a false-alarm rate
+        accuracy = share of K that are right
+
+    Args:
+        predicted: (n,) integers, class ids.
+        scores: (n,) floats, finite, larger if a row is more surely of a known class.
+        labels: (n,) integers, the true class ids, -1 for rows of unknown classes.
+        false_alarm_rate: Share of the unknown rows that may count as known; >= 0 and < 1.
+
+    Returns:
+        {"auroc", "fpr@95", "oscr", "dir", "accuracy"}, Python floats in [0, 1].
+
+    Raises:
+        TypeError, ValueError: If an argument is not such, or not both kinds of rows are there.
+
+    Source:
+        Liang, Li, Srikant. Enhancing the reliability of out-of-distribution image detection. ICLR
+        2018 (fpr@95); Dhamija, Gunther, Boult. Reducing network agnostophobia. NeurIPS 2018 (oscr);
+        Phillips, Grother, Micheals. Evaluation methods in face recognition. 2011 (dir).
+        Differs: fpr@95 of OpenOOD takes unknown rows as the positives.
+    """
+    threshold = open_set_threshold(scores, labels, false_alarm_rate=false_alarm_rate)
+    scores, right, known = _checked(predicted, scores, labels)
+    accepted, found, _ = roc_curve(known, scores, drop_intermediate=False)
+    accuracy, kept = float(np.mean(right[known])), right | ~known
+    return {
+        "auroc": float(roc_auc_score(known, scores)),
+        "fpr@95": float(accepted[np.argmax(found >= 0.95)]),
+        "oscr": accuracy and accuracy * float(roc_auc_score(right[kept], scores[kept])),
+        "dir": float(np.mean((right & (scores > threshold))[known])),
+        "accuracy": accuracy,
+    }
+
+
+def open_set_threshold(scores, labels, *, false_alarm_rate=0.01):
+    """The smallest threshold that few enough scores of unknown rows exceed, a Python float.
+
+    Of n unknown rows, the (floor(false_alarm_rate * n) + 1)-th largest score. Rows with larger
+    scores count as known. Arguments and errors are those of `open_set_scores`.
+    """
+    check_share(false_alarm_rate=false_alarm_rate)
+    scores, _, known = _checked(labels, scores, labels)
+    unknown = np.sort(scores[~known])[::-1]
+    return float(unknown[int(false_alarm_rate * len(unknown) + 1e-9)])
+
+
+def calibrate_probability(scores, right, classes):
+    """Fits the probability that a prediction is right to its score.
+
+    By isotonic regression or a logistic function: that of the smaller log loss on classes left out,
+    in 5 folds. Among p right and q wrong rows they count as (p + 1) / (p + 2) and 1 / (q + 2), so
+    that no probability is 0 or 1.
+
+    Args:
+        scores: (n,) floats, finite, larger if surer.
+        right: (n,) booleans, whether a row is of a known class, and of that predicted.
+        classes: (n,) integers, the class ids, two or more, by which the folds are made.
+
+    Returns:
+        "isotonic" or "platt", and a function from (m,) scores to (m,) probabilities.
+
+    Source:
+        Platt. Probabilistic outputs for support vector machines. 1999; Zadrozny, Elkan.
+        Transforming classifier scores into accurate multiclass probability estimates. KDD 2002.
+    """
+    scores, right = np.asarray(scores, np.float64), np.asarray(right, bool)
+    losses, groups = dict.fromkeys(_FITS, 0.0), len(np.unique(classes))
+    for train, test in GroupKFold(min(5, groups)).split(scores, groups=classes):
+        for kind, fit in _FITS.items():
+            probabilities = fit(scores[train], right[train])(scores[test])
+            losses[kind] += log_loss(right[test], probabilities, normalize=False, labels=[0, 1])
+    kind = min(losses, key=losses.__getitem__)
+    return kind, _FITS[kind](scores, right)
+
+
+def reliability(probabilities, right, *, bins=15):
+    """Mean probabilities and shares of right rows, in bins of equal numbers of the n rows.
+
+    Equal probabilities share a bin, so that there may be fewer. The expected calibration error is
+
+        ece = sum over bins of rows / n * |mean probability - share of right rows|
+
+    Args:
+        probabilities: (n,) floats in [0, 1].
+        right: (n,) booleans.
+        bins: Number of bins, 1 or more.
+
+    Returns:
+        {"ece": Python float, "rows", "probability", "right": lists of a number per bin}.
+
+    Source:
+        Nguyen, O'Connor. Posterior calibration and exploratory analysis for natural language
+        processing models. EMNLP 2015 (bins of equal numbers).
+    """
+    edges = np.unique(np.quantile(probabilities, np.arange(1, bins) / bins))
+    place = np.unique(np.searchsorted(edges, probabilities, side="right"), return_inverse=True)[1]
+    rows = np.bincount(place)
+    means, shares = (np.bincount(place, of) / rows for of in (probabilities, right))
+    ece = float(np.average(np.abs(means - shares), weights=rows))
+    columns = {"rows": rows, "probability": means, "right": shares}
+    return {"ece": ece, **{name: of.tolist() for name, of in columns.items()}}
+
+
+def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rate=0.01):
+    """How well some classes are told from each other and from all others, by rules for new classes.
+
+    Each draw halves the classes. One half chooses the method, by dir and then by oscr, its
+    threshold and its probabilities; the other, never seen, is scored. In both, half of the classes
+    are known by half of their rows; their other rows and those of the other classes are the
+    queries; then these classes change roles. Classes of one row are never known.
+
+    Intervals are 95 % ones, of Student's t: the deviation over draws of half of the classes is the
+    standard error of the delete-half jackknife.
+
+    Args:
+        embeddings, labels: As for `class_means`; 8 classes or more must have two rows or more.
+        draws: Number of draws, 1 or more.
+        seed: Integer >= 0, seed of the draws.
+        false_alarm_rate: As for `open_set_scores`.
+
+    Returns:
+        A dict that JSON can hold, of means over the draws:
+
+        * "scores": of the chosen method, those of `open_set_scores`, and "ece" of `reliability`.
+        * "intervals": {name: (low, high)} of these; none of one draw.
+        * "methods": {method: those of `open_set_scores`, and "chosen", the share of the draws}.
+        * "rules": {"chosen", "naive": {"false_alarm_rate", "dir"}} of the thresholds of the other
+          half; naive is that of the distance to the nearest row.
+        * "calibrations": {"isotonic", "platt"}, shares of the draws.
+        * "reliability": that of the queries of all draws.
+
+    Raises:
+        TypeError, ValueError: As for `class_means`, or if there are too few classes.
+
+    Source:
+        Shao, Wu. A general theory for jackknife variance estimation. Annals of Statistics 1989.
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    draws, rng = inputs.whole_number(draws, "draws", at_least=1), inputs.generator(seed)
+    check_share(false_alarm_rate=false_alarm_rate)
+    check_classes(labels)
+    drawn = {name: [] for name in ("scores", *METHODS, "chosen", "naive", "calibrations")}
+    kind, decided = {"false_alarm_rate": false_alarm_rate}, []
+    for _ in range(draws):
+        choosing, reporting = _halves(embeddings, labels, rng)
+        before, after = (
+            {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
+            for half in (choosing, reporting)
+        )
+        best = max(METHODS, key=lambda method: (before[method]["dir"], before[method]["oscr"]))
+        for method in METHODS:
+            drawn[method].append({**after[method], "chosen": float(method == best)})
+        known = reporting.truth != _UNKNOWN
+        for rule, method in (("naive", "nearest"), ("chosen", best)):
+            threshold = open_set_threshold(choosing.found[method][1], choosing.truth, **kind)
+            predicted, scores = reporting.found[method]
+            right, accepted = predicted == reporting.truth, scores > threshold
+            alarms, hits = np.mean(accepted[~known]), np.mean((accepted & right)[known])
+            drawn[rule].append({"false_alarm_rate": alarms, "dir": hits})
+        calibration, probability = calibrate_probability(
+            choosing.found[best][1], choosing.found[best][0] == choosing.truth, choosing.classes
+        )
+        drawn["calibrations"].append({each: float(each == calibration) for each in _FITS})
+        decided.append((probability(scores), right))  # of the chosen rule
+        drawn["scores"].append({**after[best], "ece": reliability(*decided[-1])["ece"]})
+    means = {name: _mean(values) for name, values in drawn.items()}
+    return {
+        "scores": means["scores"],
+        "intervals": _intervals(drawn["scores"]) if draws > 1 else {},
+        "methods": {method: means[method] for method in METHODS},
+        "rules": {rule: means[rule] for rule in ("chosen", "naive")},
+        "calibrations": means["calibrations"],
+        "reliability": reliability(*map(np.concatenate, zip(*decided, strict=True))),
+    }
+
+
+def check_classes(labels):
+    """Raises a ValueError if `open_set_evaluation` needs more classes."""
+    classes = int(np.sum(np.unique(labels, return_counts=True)[1] > 1))
+    expectation = f"{_FEWEST_CLASSES} classes or more must have 2 images or more"
+    check(classes >= _FEWEST_CLASSES, expectation, classes=classes)
+
+
+class _Half(NamedTuple):
+    """Queries of half of the classes."""
+
+    found: dict  # {method: what `open_set_predictions` returns}
+    truth: np.ndarray  # (n,) class numbers, -1 of unknown classes
+    classes: np.ndarray  # (n,) class numbers
+
+
+def _halves(embeddings, labels, rng):
+    """Two `_Half`s, drawn at random."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    several = np.flatnonzero(counts > 1)
+    parts = rng.integers(4, size=len(counts))
+    parts[rng.permutation(several)] = np.arange(len(several)) % 4
+    part, in_gallery = parts[classes], np.empty(len(labels), bool)
+    order = np.lexsort((rng.random(len(labels)), classes))
+    in_gallery[order] = np.concatenate([np.arange(count) < count // 2 for count in counts])
+    for half in ((0, 1), (2, 3)):
+        roles = []
+        for number in half:
+            known = (part == number) & (counts[classes] > 1)
+            gallery = known & in_gallery
+            queries = np.isin(part, half) & ~gallery
+            data = embeddings[queries], embeddings[gallery], classes[gallery]
+            found = [open_set_predictions(*data, method=method) for method in METHODS]
+            truth = np.where(known, classes, _UNKNOWN)[queries]
+            roles.append((*zip(*found, strict=True), truth, classes[queries]))
+        joined = [np.concatenate(of, axis=-1) for of in zip(*roles, strict=True)]
+        found = zip(METHODS, zip(*joined[:2], strict=True), strict=True)
+        yield _Half(dict(found), *joined[2:])
+
+
+def _checked(predicted, scores, labels):
+    """(n,) float64 scores, and booleans: whether rows are right, and of known classes."""
+    predicted, labels = inputs.class_ids(predicted, "predicted"), inputs.class_ids(labels)
+    scores = inputs.finite_rows(np.asarray(scores).reshape(-1, 1), "scores")[:, 0]
+    for name, array in (("predicted", predicted), ("scores", scores)):
+        inputs.check_alike("batch size", **{name: array, "labels": labels})
+    known = labels != _UNKNOWN
+    counts = {"known": int(known.sum()), "unknown": int((~known).sum())}
+    check(min(counts.values()), "`labels` must have class ids and, for unknown ones, -1", **counts)
+    return scores, known & (predicted == labels), known
+
+
+def _isotonic(scores, right):
+    return IsotonicRegression(out_of_bounds="clip").fit(scores, _outcomes(right)).predict
+
+
+def _platt(scores, right):
+    centre, scale, outcomes = scores.mean(), scores.std() or 1.0, _outcomes(right)
+    rows, sides = np.tile((scores - centre) / scale, 2)[:, None], np.repeat([1, 0], len(scores))
+    weights = np.concatenate([outcomes, 1 - outcomes])
+    model = LogisticRegression(C=1e6).fit(rows, sides, weights)
+    return lambda scores: model.predict_proba((scores[:, None] - centre) / scale)[:, 1]
+
+
+def _outcomes(right):
+    hits = np.count_nonzero(right)
+    return np.where(right, (hits + 1) / (hits + 2), 1 / (len(right) - hits + 2))
+
+
+_FITS = {"isotonic": _isotonic, "platt": _platt}
+
+
+def _mean(draws):
+    """{name: mean} of a list of {name: value}."""
+    return {name: float(np.mean([draw[name] for draw in draws])) for name in draws[0]}
+
+
+def _intervals(draws):
+    """{name: (low, high)}, within [0, 1], of a list of {name: value}."""
+    half = scipy.stats.t.ppf(0.975, len(draws) - 1)
+    spread = {name: half * np.std([draw[name] for draw in draws], ddof=1) for name in draws[0]}
+    return {
+        name: tuple(np.clip([mean - spread[name], mean + spread[name]], 0.0, 1.0).tolist())
+        for name, mean in _mean(draws).items()
+    }
