@@ -1,6 +1,6 @@
 """Whether a row is of a known class, and of which: predictions, scores and probabilities."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -275,7 +275,7 @@ def check_classes(labels):
 class _Half(NamedTuple):
     """Queries of half of the classes."""
 
-    found: dict  # {method: what `open_set_predictions` returns}
+    found: dict[str, tuple[Any, Any]]  # {method: what `open_set_predictions` returns}
     truth: np.ndarray  # (n,) class numbers, -1 of unknown classes
     classes: np.ndarray  # (n,) class numbers
 

@@ -27,7 +27,7 @@ def by_loops(row, rows, labels, method):
     classes = classes_of(rows, labels)
     if method == "nearest":
         distances = {c: min(math.dist(row, other) for other in of) for c, of in classes.items()}
-        best = min(distances, key=distances.get)
+        best = min(distances, key=distances.__getitem__)
         return best, -distances[best]
     means = {label: of.mean(axis=0) for label, of in classes.items()}
     distances = {label: math.dist(row, mean) for label, mean in means.items()}
@@ -36,7 +36,7 @@ def by_loops(row, rows, labels, method):
         inverse = np.linalg.inv(ledoit_wolf(around, assume_centered=True)[0])
         gaps = {label: row - mean for label, mean in means.items()}
         distances = {label: math.sqrt(gap @ inverse @ gap) for label, gap in gaps.items()}
-    best, second, *_ = sorted(distances, key=distances.get)
+    best, second, *_ = sorted(distances, key=distances.__getitem__)
     if method == "ratio":
         return best, -distances[best] / distances[second]
     if method == "per_class":
@@ -214,7 +214,7 @@ def test_one_half_chooses_and_the_other_is_scored(rng):
         method: evaluation.open_set_scores(*of, first.truth, false_alarm_rate=0.1)["dir"]
         for method, of in first.found.items()
     }
-    best = max(hits, key=hits.get)
+    best = max(hits, key=hits.__getitem__)
     assert {of["chosen"] for method, of in found["methods"].items() if method != best} == {0.0}
     for rule, method in (("chosen", best), ("naive", "nearest")):
         unknown = first.found[method][1][first.truth < 0]
