@@ -150,12 +150,20 @@ def calibrate_probability(scores, right, classes):
     Returns:
         "isotonic" or "platt", and a function from (m,) scores to (m,) probabilities.
 
+    Raises:
+        TypeError, ValueError: If an argument is not such.
+
     Source:
         Platt. Probabilistic outputs for support vector machines. 1999; Zadrozny, Elkan.
         Transforming classifier scores into accurate multiclass probability estimates. KDD 2002.
     """
-    scores, right = np.asarray(scores, np.float64), np.asarray(right, bool)
-    losses, groups = dict.fromkeys(_FITS, 0.0), len(np.unique(classes))
+    scores = inputs.finite_rows(np.reshape(scores, (-1, 1)), "scores")[:, 0]
+    right, classes = np.asarray(right, bool), inputs.class_ids(classes, "classes")
+    for name, array in (("right", right), ("classes", classes)):
+        inputs.check_alike("batch size", **{name: array, "scores": scores})
+    groups = len(np.unique(classes))
+    check(groups > 1, "`classes` must be of two classes or more", classes=groups)
+    losses = dict.fromkeys(_FITS, 0.0)
     for train, test in GroupKFold(min(5, groups)).split(scores, groups=classes):
         for kind, fit in _FITS.items():
             probabilities = fit(scores[train], right[train])(scores[test])
@@ -167,14 +175,10 @@ def calibrate_probability(scores, right, classes):
 def reliability(probabilities, right, *, bins=15):
     """Mean probabilities and shares of right rows, in bins of equal numbers of the n rows.
 
-    Equal probabilities share a bin, so that there may be fewer. The expected calibration error is
+    Of (n,) floats in [0, 1] and (n,) booleans. Equal probabilities share a bin, so that there may
+    be fewer. The expected calibration error, which noise keeps above 0 in small samples, is
 
         ece = sum over bins of rows / n * |mean probability - share of right rows|
-
-    Args:
-        probabilities: (n,) floats in [0, 1].
-        right: (n,) booleans.
-        bins: Number of bins, 1 or more.
 
     Returns:
         {"ece": Python float, "rows", "probability", "right": lists of a number per bin}.
@@ -210,7 +214,7 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
         false_alarm_rate: As for `open_set_scores`.
 
     Returns:
-        A dict that JSON can hold, of means over the draws:
+        A dict of means over the draws:
 
         * "scores": of the chosen method, those of `open_set_scores`, and "ece" of `reliability`.
         * "intervals": {name: (low, high)} of these; none of one draw.
@@ -307,7 +311,7 @@ def _halves(embeddings, labels, rng):
 def _checked(predicted, scores, labels):
     """(n,) float64 scores, and booleans: whether rows are right, and of known classes."""
     predicted, labels = inputs.class_ids(predicted, "predicted"), inputs.class_ids(labels)
-    scores = inputs.finite_rows(np.asarray(scores).reshape(-1, 1), "scores")[:, 0]
+    scores = inputs.finite_rows(np.reshape(scores, (-1, 1)), "scores")[:, 0]
     for name, array in (("predicted", predicted), ("scores", scores)):
         inputs.check_alike("batch size", **{name: array, "labels": labels})
     known = labels != _UNKNOWN

@@ -159,6 +159,19 @@ def test_one_outcome_has_a_probability_too(right, rng):
     assert ((values > 0) & (values < 1)).all()
 
 
+@pytest.mark.parametrize(
+    ("right", "classes", "message"),
+    [
+        (np.ones(3, bool), np.arange(4), "`right` and `scores` must have the same batch size"),
+        (np.ones(4, bool), np.zeros(4, int), "two classes or more. Received: classes=1"),
+        (np.ones(4, bool), np.arange(3), "`classes` and `scores` must have the same"),
+    ],
+)
+def test_probabilities_need_scores_of_two_classes(right, classes, message):
+    with pytest.raises(ValueError, match=message):
+        evaluation.calibrate_probability(np.arange(4.0), right, classes)
+
+
 def test_reliability_is_of_bins_of_equal_numbers():
     probabilities = np.array([0.9, 0.1, 0.8, 0.2, 0.7, 0.1])
     right = np.array([True, False, True, True, False, False])
