@@ -27,7 +27,7 @@ from tfdml.serving.options import export_options
 
 
 def check_files(recipe, starts=True):
-    """Checks what needs neither the images nor TensorFlow.
+    """Checks what needs no images, and but for options of samplers no TensorFlow.
 
     A network that `starts` is not loaded from the run's own checkpoint.
     """
@@ -49,6 +49,7 @@ def check_files(recipe, starts=True):
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = set()
     if recipe.sampler in ("groups", "pairs"):
+        import_tensorflow()  # of which samplers are made
         kind = pipelines.Groups if recipe.sampler == "groups" else pipelines.Pairs
         fields = {field.name for field in dataclasses.fields(kind)}
         available = fields - {"classes_per_batch", "batch_size"}
