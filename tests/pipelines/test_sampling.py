@@ -196,10 +196,6 @@ def test_groups_draw_one_after_the_other_without_replacement():
     assert pairs == {pair: pytest.approx(600 * share, abs=50) for pair, share in shares.items()}
 
 
-def whole(batches, labels, batch_size, seed=0):
-    return rows_of(batches, WholeClasses(batch_size), labels, seed)
-
-
 def by_the_book(sizes, batch_size):
     """The images that each batch takes of each class, the classes in their order."""
     batches, batch = [], []
@@ -223,7 +219,7 @@ def test_an_epoch_takes_whole_classes_until_each_batch_is_full(counts, room, see
     labels, batch_size = labels_of(counts), max(counts) + room
     paired = [count for count in counts if count > 1]
     batches_per_epoch = max(1, sum(paired) // (batch_size - 2 + max(counts)))
-    batches = whole(2 * batches_per_epoch, labels, batch_size, seed=seed)
+    batches = rows_of(2 * batches_per_epoch, WholeClasses(batch_size), labels, seed)
     for epoch in (batches[:batches_per_epoch], batches[batches_per_epoch:]):
         visited, taken = [], []
         for indices in epoch:
@@ -238,14 +234,10 @@ def test_an_epoch_takes_whole_classes_until_each_batch_is_full(counts, room, see
             assert {len(indices) for indices in epoch} <= {batch_size, batch_size - 1}
 
 
-def shuffled(batches, images, batch_size, seed=0):
-    return rows_of(batches, Shuffled(batch_size), np.zeros(images, int), seed)
-
-
 @pytest.mark.parametrize(("images", "size"), [(12, 4), (11, 4), (7, 7), (5, 1), (2, 2), (1, 1)])
 def test_an_epoch_has_every_image_at_most_once_and_the_next_another_order(images, size):
     per_epoch = images // size
-    batches = np.array(shuffled(4 * per_epoch, images, size))
+    batches = np.array(rows_of(4 * per_epoch, Shuffled(size), np.zeros(images, int)))
     epochs = batches.reshape(4, per_epoch * size)
     for epoch in epochs:
         assert len(set(epoch)) == per_epoch * size

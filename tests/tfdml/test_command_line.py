@@ -272,12 +272,6 @@ def test_each_setting_that_is_a_text_is_a_path_or_known_to_be_none(settings):
     assert texts - set(settings.paths) <= NO_PATHS
 
 
-def parser_of_journey():
-    parser = Parser(Journey, as_positional=False)
-    parser.add_argument("--config", action="config")
-    return parser
-
-
 @pytest.fixture
 def ascii_locale():
     """The encoding of files that are opened without one is ASCII."""
@@ -292,7 +286,8 @@ def ascii_locale():
 def test_a_file_of_settings_is_read_in_utf8(encoding, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "journey.yaml").write_text("place: Zürich → 京都", encoding)
-    parser = parser_of_journey()
+    parser = Parser(Journey, as_positional=False)
+    parser.add_argument("--config", action="config")
     for path in (tmp_path / "journey.yaml", "~/journey.yaml"):
         given = parser.parse_args(["--config", str(path)])
         assert parser.settings_of(given).place == "Zürich → 京都"

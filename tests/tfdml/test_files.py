@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tfdml.files import (
-    check_file,
     check_writable,
     copies,
     identity,
@@ -58,11 +57,6 @@ def test_a_long_name_is_shortened_to_one_of_its_own(letter):
         assert name.endswith(".json")
         assert len(name.encode()) <= 255
         assert shortened(name) == name
-
-
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(IsADirectoryError, match=f"`out` must be a file. {tmp_path} is a folder"):
-        check_file(out=tmp_path)
 
 
 def test_what_fails_leaves_the_file_as_it_was(tmp_path):

@@ -19,22 +19,10 @@ reported:
 PLACE = f"<!-- reported: some/t.yaml -->\n{reported.END}\nAs found.\n"
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    """Writes the tables of a paper into a page; returns its text."""
-
-    def write(paper):
-        (tmp_path / "some" / "t.yaml").write_text(paper)
-        return reported.with_tables(pathlib.Path("docs/page.md"), PLACE)
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "some").mkdir()
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "some_t.csv").write_text(
-        "row,trial,fold,seed,setting,digest,classes,ranked_by,recall@1\n"
-        "a,,,0,{},12345678,test,distance,0.5\n"
-    )
-    return write
+CSV = """\
+row,trial,fold,seed,setting,digest,classes,ranked_by,recall@1
+a,,,0,{},12345678,test,distance,0.5
+"""
 
 
 @pytest.mark.parametrize(
@@ -44,9 +32,13 @@ def write(tmp_path, monkeypatch):
         ("of: kept, row: a", "of: kept, row: x", "docs/some_t.csv must have the row. Received"),
     ],
 )
-def test_figures_that_are_not_there_are_named(old, new, message, write):
+def test_figures_that_are_not_there_are_named(old, new, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path, text in {"some/t.yaml": PAPER.replace(old, new), "docs/some_t.csv": CSV}.items():
+        pathlib.Path(path).parent.mkdir()
+        pathlib.Path(path).write_text(text)
     with pytest.raises(ValueError, match=message):
-        write(PAPER.replace(old, new))
+        reported.with_tables(pathlib.Path("docs/page.md"), PLACE)
 
 
 def test_the_page_of_the_papers_is_made_of_their_tables(monkeypatch):

@@ -5,25 +5,19 @@ import pytest
 from benchmarks.peers import environment
 
 
-@pytest.fixture
-def commands(monkeypatch):
-    """What was run; an environment that is made has a Python."""
-    done = []
+def test_it_is_built_once_for_its_requirements(tmp_path, monkeypatch):
+    commands = []
 
     def run(*command):
-        done.append(command)
+        commands.append(command)
         if "venv" in command:
             command[-1].mkdir(parents=True)
 
-    monkeypatch.setattr(environment, "run", run)
-    monkeypatch.setattr(environment, "PYTHONS", (sys.version_info[:2],))
-    return done
-
-
-def test_it_is_built_once_for_its_requirements(tmp_path, commands, monkeypatch):
     def fail(*command):
         raise RuntimeError("no network")
 
+    monkeypatch.setattr(environment, "run", run)
+    monkeypatch.setattr(environment, "PYTHONS", (sys.version_info[:2],))
     with monkeypatch.context() as broken:
         broken.setattr(environment, "run", fail)
         with pytest.raises(RuntimeError, match="no network"):

@@ -32,24 +32,6 @@ def both(value, gradient):
     }
 
 
-def test_rows_are_counted_in_which_tfdml_takes_less(results, tmp_path):
-    stopped = {"stopped": "> 8 GB"}
-    pairs = [
-        (measured(0.1, 3.0), measured(0.2, 2.0)),
-        (measured(0.1, 2.0), measured(0.1, 3.0)),
-        (measured(0.1), stopped),
-        (stopped, measured(0.1)),
-    ]
-    for batch, pair in enumerate(pairs, start=8):
-        case = losses.case_of("N-pair", batch, "float32", tmp_path, 5)
-        results.add(case, record_of(case, *pair))
-    case = losses.case_of("N-pair", losses.CHECKED, "float64", tmp_path, 0)
-    results.add(case, record_of(case, measured(0.1), measured(0.2), both(0, 0)))
-    text = page.page_of(results, [losses])
-    assert "Of the 4 rows, tfdml takes less time in 2 and less memory in 2." in text
-    assert "| N-pair | pytorch-metric-learning | 100 | > 8 GB | – | 8 | – |" in text.splitlines()
-
-
 @pytest.mark.parametrize(
     ("name", "size", "reason"),
     [

@@ -4,11 +4,6 @@ import pytest
 from tfdml.client.encoding import ImageError, Images, batches_of, listed, read_images
 
 
-def contents_of(given):
-    """What is sent of one image."""
-    return read_images([given], ["image 0"]).contents[0]
-
-
 @pytest.mark.parametrize(
     ("image", "error", "said"),
     [
@@ -21,7 +16,7 @@ def contents_of(given):
 )
 def test_what_is_no_image_is_rejected(image, error, said):
     with pytest.raises(error, match=said):
-        contents_of(image)
+        read_images([image], ["image 0"])
 
 
 def test_one_image_or_an_iterable_of_them_is_listed():

@@ -46,10 +46,6 @@ def placed(rng, count):
     return np.concatenate([1e-9 * np.arange(count)[:, None], rng.normal(size=(count, 3))], axis=1)
 
 
-def negative_distance(a, b):
-    return -np.square(a - b).sum(axis=1)
-
-
 @pytest.mark.parametrize(
     ("in_gallery", "scores", "pairs", "candidates"),
     [
@@ -93,7 +89,8 @@ def test_a_sample_is_asked_exactly_and_after_reranking(rng):
 
 
 def test_warns_of_queries_without_a_relevant_row_alone():
-    rows, options = np.array([[0.0], [0.1], [9.0]]), {"k": 1, "similarity": negative_distance}
+    options = {"k": 1, "similarity": lambda a, b: -np.square(a - b).sum(axis=1)}
+    rows = np.array([[0.0], [0.1], [9.0]])
     with pytest.warns(UserWarning, match="1 of 3 queries have no other row") as reported:
         assert recall_after_reranking(rows, [0, 0, 1], candidates=2, **options) == {1: 2 / 3}
     assert reported[0].filename == __file__

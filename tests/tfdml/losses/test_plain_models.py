@@ -10,15 +10,6 @@ from tfdml import losses
 LABELS = np.repeat(np.arange(4), 3)
 
 
-def rows(rng):
-    return rng.normal(size=(len(LABELS), 6)).astype("float32")
-
-
-def cut_cosface():
-    base = {"name": "cosface", "num_classes": 4}
-    return losses.get("matryoshka", base=base, dims=(6, 2))
-
-
 def values(loss):
     return [ops.convert_to_numpy(value) for layer in loss.layers for value in layer.variables]
 
@@ -41,9 +32,10 @@ class WithLoss(keras.Model):
 
 
 def test_a_plain_model_trains_and_saves_a_loss_that_is_its_attribute(rng, tmp_path):
-    batch, models = rows(rng), []
+    batch, models = rng.normal(size=(len(LABELS), 6)).astype("float32"), []
+    base = {"name": "cosface", "num_classes": 4}
     for _ in range(2):
-        models.append(WithLoss(cut_cosface()))
+        models.append(WithLoss(losses.get("matryoshka", base=base, dims=(6, 2))))
         models[-1].metric_loss(LABELS, models[-1](batch))  # builds both
         models[-1].compile("adam", run_eagerly=True, jit_compile=False)
         models[-1].train_on_batch(batch, LABELS)

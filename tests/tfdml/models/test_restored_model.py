@@ -47,6 +47,7 @@ def test_weights_of_the_loss_that_an_earlier_version_saved_are_ignored():
         model.compile_from_config(config)
 
 
+@pytest.mark.slow  # test_registration.py knows all that such a program registers
 def test_a_fresh_program_loads_a_saved_model(tmp_path):
     model = EmbeddingModel(build_embedder("small_cnn", 4, input_shape=(8, 8, 1)))
     model.compile(optimizer=optimizers.SGD(0.1), loss=losses.get("npair"))

@@ -201,12 +201,6 @@ def test_a_broken_saved_model_is_rejected(version):
     assert len(result.err.strip().splitlines()) == 1
 
 
-def save_module(path, spec, output):
-    module = tf.Module()
-    embed = tf.function(lambda pixels: {output: tf.reduce_mean(pixels, axis=[1, 2])})
-    tf.saved_model.save(module, path, {"embed_images": embed.get_concrete_function(spec)})
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "dtype", "output"),
     [
@@ -219,7 +213,10 @@ def save_module(path, spec, output):
 )
 def test_another_signature_is_rejected(name, shape, dtype, output, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save_module("foreign", tf.TensorSpec(shape, tf.as_dtype(dtype), name=name), output)
+    embed = tf.function(lambda pixels: {output: tf.reduce_mean(pixels, axis=[1, 2])})
+    spec = tf.TensorSpec(shape, tf.as_dtype(dtype), name=name)
+    signatures = {"embed_images": embed.get_concrete_function(spec)}
+    tf.saved_model.save(tf.Module(), "foreign", signatures)
     message = rejection("foreign", "--dataset", "digits")
     assert "must take float32 `images` of a fixed size, grey or RGB, and" in message
 

@@ -96,6 +96,7 @@ def test_a_run_starts_from_the_weights_of_another(folder, monkeypatch):
     np.testing.assert_allclose(models[0].embed(images), source.embed(images), atol=1e-6)
 
 
+@pytest.mark.slow  # three trainings; evaluate.py warns of trained classes in the same way
 def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path, monkeypatch):
     exported = []
     monkeypatch.setattr(

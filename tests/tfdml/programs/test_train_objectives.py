@@ -37,6 +37,7 @@ def test_shuffled_batches_train_proxies_from_class_means_and_resume(tmp_path):
     assert np.abs(moved).max() > 0
 
 
+@pytest.mark.slow  # models/test_embedder.py saves a network of 16 bits
 def test_a_run_of_mixed_precision_scores_and_exports_in_float32(tmp_path):
     name, precision = ["--run", "mixed"], "mixed_float16"  # which scales the loss
     with pytest.MonkeyPatch.context() as patch:

@@ -54,11 +54,6 @@ def test_few_classes_are_trained_at_a_lower_rate():
     assert Recipe(learning_rate=0.5).completed(num_classes=5)[0].learning_rate == 0.5
 
 
-def test_a_batch_has_at_most_the_classes_there_are():
-    assert Recipe().completed(num_classes=7)[0].classes_per_batch == 7
-    assert Recipe(classes_per_batch=9).completed(num_classes=7)[0].classes_per_batch == 9
-
-
 @pytest.mark.parametrize(
     ("sampler", "options", "classes"),
     [

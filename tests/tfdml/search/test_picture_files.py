@@ -119,11 +119,6 @@ def test_rejects_what_is_no_picture(content, encoded):
     assert caught.value.status == 415
 
 
-def test_takes_a_bmp_of_indices():
-    assert read_header(WHOLE["bmp palette"]) == ("BMP", 30, 40)
-    assert opened(thumbnail(WHOLE["bmp palette"])).size == (30, 40)
-
-
 def test_a_photo_with_another_one_in_it_is_a_jpeg():
     red, green = (Image.new("RGB", (20, 10), colour) for colour in ("red", "green"))
     content = encode(red, "MPO", save_all=True, append_images=[green])

@@ -18,18 +18,13 @@ def opened(versions):
     return {name: SearchModel(path) for name, (_, path) in versions.items()}
 
 
-@pytest.fixture
-def pictures(rng):
-    """Pictures of noise, of several sizes and types, as bytes."""
+@pytest.mark.parametrize(("name", "radius"), [("plain", pytest.approx(1)), ("learned", None)])
+def test_embeds_as_the_model_does(name, radius, versions, opened, rng):
     shapes = {"PNG": (16, 12), "BMP": (30, 20), "WEBP": (12, 16)}
-    return [
+    pictures = [
         encode(Image.fromarray(rng.integers(0, 256, (*shape, 3)).astype(np.uint8)), kind)
         for kind, shape in shapes.items()
     ]
-
-
-@pytest.mark.parametrize(("name", "radius"), [("plain", pytest.approx(1)), ("learned", None)])
-def test_embeds_as_the_model_does(name, radius, versions, opened, pictures):
     images = np.stack([Reader(SIZE)(content) for content in pictures])
     rows = opened[name].embed_pictures(pictures)
     np.testing.assert_allclose(rows, versions[name][0].embed(images), atol=1e-5)
