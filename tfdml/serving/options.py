@@ -23,7 +23,7 @@ def check_runtime(name):
     check_one_of((SAVED_MODEL, *FORMATS), format=name)
     modules = FORMATS[name][1] if name in FORMATS else ()
     missing = [module for module in modules if not importlib.util.find_spec(module)]
-    needed = f'the format {name} needs {" and ".join(missing)}: pip install "tfdml[{name}]"'
+    needed = f'the format {name} needs {", ".join(missing)}: pip install "tfdml[{name}]"'
     check(not missing, needed, format=name)
 
 
