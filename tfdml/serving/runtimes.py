@@ -1,5 +1,7 @@
 """Files of a network for ONNX Runtime, LiteRT and OpenVINO: written, verified and read."""
 
+# pyright: reportMissingImports=false
+
 import contextlib
 import hashlib
 import io
