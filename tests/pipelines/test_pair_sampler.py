@@ -87,7 +87,7 @@ def test_warns_if_no_class_has_two_images():
 
 
 def test_more_pairs_than_the_memory_holds_are_rejected_before_they_are_made(monkeypatch):
-    monkeypatch.setattr("tfdml.checks._memory", lambda: 1000)
+    monkeypatch.setattr("tfdml.checks.total_memory", lambda: 1000)
     with pytest.raises(ValueError, match=r"all pairs of images of a class must fit.*pairs=48"):
         positive_pairs(labels_of([10, 3]))
 

@@ -30,6 +30,7 @@ from .printed import summary as summary
 from .run_batches import images_to_score as images_to_score
 from .run_batches import training_batches as training_batches
 from .score_files import compare as compare
+from .stored import dataset_of_features as dataset_of_features
 from .strategies import LOST_WORKER as LOST_WORKER
 from .strategies import all_equal as all_equal
 from .strategies import check_gpu as check_gpu

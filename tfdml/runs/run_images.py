@@ -1,20 +1,16 @@
 """The images of a run: what is trained on, and what is scored."""
 
 import dataclasses
-import os
 import sys
 from typing import Any, NamedTuple
 
-import numpy as np
-
 import pipelines
-from pipelines.datasets.image_list import first_half
+from tfdml import runs
 from tfdml.checks import check
 from tfdml.command_line import program_name
 from tfdml.models.backbones import check_colour
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.recipe import CLASS_SAMPLERS, FEATURES
-from tfdml.runs.stored import read_embeddings
 from tfdml.serving.options import export_options
 
 
@@ -39,7 +35,7 @@ def load_images(recipe, fold=None):
     """
     options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
     if recipe.dataset.startswith(FEATURES):
-        dataset = _dataset_of_features(recipe.dataset)
+        dataset = runs.dataset_of_features(recipe.dataset)
     else:
         dataset = pipelines.load(recipe.dataset, recipe.data_dir, **options)
     dataset.train.check_one_label("images to train on by tfdml-train")
@@ -60,16 +56,6 @@ def load_images(recipe, fold=None):
         f"{len(test.labels):,} of {test.num_classes:,} to score"
     )
     return images
-
-
-def _dataset_of_features(name):
-    """The `Dataset` of a file of features; the first half of its classes is for training."""
-    stored = read_embeddings(os.path.expanduser(name.removeprefix(FEATURES)))
-    classes, labels = np.unique(stored.labels, return_inverse=True)
-    names = dict(enumerate(map(str, classes.tolist())))
-    split = pipelines.Split(None, labels, names, inputs=stored.embeddings.astype("float32"))
-    train = first_half(labels) == "train"
-    return pipelines.Dataset(name, split.subset(train), split.subset(~train), image_size=())
 
 
 def _preprocessed(recipe, dataset):

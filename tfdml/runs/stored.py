@@ -1,16 +1,18 @@
 """Files of embeddings, or features, made by a model or by anything."""
 
+import os
 import pathlib
 import zipfile
 import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+import pipelines
+from pipelines.datasets.image_list import first_half
 from tfdml.checks import Bare, check
 from tfdml.files import replacing
+from tfdml.runs.recipe import FEATURES
 
 
 class Stored(NamedTuple):
@@ -69,6 +71,9 @@ def read_embeddings(path):
 
 def _columns(path):
     """{name: array} of a Parquet table."""
+    import pyarrow as pa  # an optional dependency
+    import pyarrow.parquet as pq
+
     table, arrays = pq.read_table(path), {}
     for name in set(table.column_names).intersection(Stored._fields):
         column = table[name].combine_chunks()
@@ -77,6 +82,16 @@ def _columns(path):
         else:
             arrays[name] = np.array(column.to_pylist())
     return arrays
+
+
+def dataset_of_features(name):
+    """The `Dataset` of a file of features; the first half of its classes is for training."""
+    stored = read_embeddings(os.path.expanduser(name.removeprefix(FEATURES)))
+    classes, labels = np.unique(stored.labels, return_inverse=True)
+    names = dict(enumerate(map(str, classes.tolist())))
+    split = pipelines.Split(None, labels, names, inputs=stored.embeddings.astype("float32"))
+    train = first_half(labels) == "train"
+    return pipelines.Dataset(name, split.subset(train), split.subset(~train), image_size=())
 
 
 def write_embeddings(path, stored):

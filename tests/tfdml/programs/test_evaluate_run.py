@@ -134,7 +134,7 @@ def test_elsewhere_the_folder_of_the_images_must_be_given(capsys):
 
 @pytest.mark.usefixtures("machine")
 def test_what_cannot_fit_in_the_memory_is_rejected(monkeypatch, capsys):
-    monkeypatch.setattr(checks, "_memory", lambda: 10)
+    monkeypatch.setattr(checks, "total_memory", lambda: 10)
     with pytest.raises(SystemExit, match="2"):
         evaluate.main(["runs/small"])
     message = "the embeddings must fit in the memory, .*images=2, embedding_dim=3, needed="

@@ -34,6 +34,7 @@ def test_an_image_lost_in_training_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(tfdml.callbacks, "Checkpoint", Losing)
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
     options = ["--classes_per_batch", "2", "--steps", "10000", "--checkpoint_every", "5"]
+    options += ["--cache", "off"]  # or it is in memory
     message = rejection(*data, *options, cwd=tmp_path)
     assert f"error: {lost} cannot be read (missing)" in message
     assert message.endswith("Go on with: tfdml-train --run x --resume")
