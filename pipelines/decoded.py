@@ -1,6 +1,7 @@
 """Decoded images in memory, so that a training decodes each of them once."""
 
 import dataclasses
+import weakref
 
 import numpy as np
 import tensorflow as tf
@@ -24,20 +25,25 @@ class DecodedImages:
     def image(self, row, draws):
         """The image of a row, by its part of the draws of a batch."""
         number, channels = row["number"], self._reader.image_size[2]
-        kept = tf.numpy_function(self._get, [number, channels], tf.uint8)
+        # TensorFlow never forgets a NumPy function: it must not hold the images.
+        get, keep = weakref.WeakMethod(self._get), weakref.WeakMethod(self._keep)
+        kept = tf.numpy_function(lambda *place: get()(*place), [number, channels], tf.uint8)
         pixels = tf.cond(
             tf.size(kept) > 0,
             lambda: kept,
-            lambda: tf.numpy_function(self._keep, [number, self._decoded(row)], tf.uint8),
+            lambda: tf.numpy_function(
+                lambda *found: keep()(*found), [number, self._decoded(row)], tf.uint8
+            ),
         )
         return self._after.image({"pixels": tf.ensure_shape(pixels, (None, None, channels))}, draws)
 
     def _decoded(self, row):
         size, preprocessing = self._reader.image_size, self._reader.preprocessing
         image = read(row, size[2])
-        if self._reader.augmentation.crops or not preprocessing.takes_crops:
-            return image
-        return warp(image, preprocessing.size_of_warp(size), preprocessing)
+        warps = preprocessing.takes_crops and not self._reader.augmentation.crops
+        if warps or preprocessing.trim_white:
+            return warp(image, preprocessing.size_of_warp(size), preprocessing)
+        return image
 
     def _get(self, number, channels):
         return self._images.get(int(number), np.zeros((0, 0, channels), np.uint8))

@@ -62,7 +62,11 @@ BUILDERS = {  # with the sampler of each
 
 @pytest.mark.parametrize(
     ("options", "size"),
-    [((Preprocessing(warp_size=9, trim_white=True), Augmentation()), 243), ((None, TURNED), 360)],
+    [
+        ((Preprocessing(warp_size=9, trim_white=True), Augmentation()), 243),
+        ((Preprocessing(warp_size=9, trim_white=True), Augmentation(crop=0.5)), 243),
+        ((None, TURNED), 360),
+    ],
 )
 def test_images_are_kept_decoded_as_far_as_they_fit(options, size, path_split):
     reader, sampler = Reader((8, 8, 3), *options), Balanced(10, 4)  # all images
