@@ -1,4 +1,5 @@
 import dataclasses
+import gc
 import itertools
 import os
 import re
@@ -31,6 +32,7 @@ from pipelines import (
     shuffled_batches,
     whole_class_batches,
 )
+from pipelines.decoded import DecodedImages
 from pipelines.loading import cause_of
 from pipelines.transforms import resize
 from tfdml import EmbeddingModel
@@ -58,6 +60,12 @@ BUILDERS = {  # with the sampler of each
         Pairs(10),
     ),
 }
+
+
+def test_kept_images_are_forgotten_with_their_batches(path_split):
+    next(iter(batches(path_split, Balanced(2, 2), Reader((8, 8, 3)), kept_bytes=10**6)))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is DecodedImages]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Features:
         self._dataset, self._network = dataset, _network_of(embedder)
         self._path = RUNS / f"features_{_digest_of(self._network, dataset.preprocessing)}.npz"
 
-    def of_split(self, split, views=0, seed=0):
+    def embedded(self, split, views=0, seed=0):
         """A split with the features in place of the images, then those of random views of each."""
         stamps, count = _stamps(split), 1 + views
         width, images = self._network.output_shape[-1], len(stamps)
@@ -68,8 +68,10 @@ class Features:
         there = set(known)
         missing = [row for row, stamp in enumerate(stamps) if stamp not in there]
         if missing:
-            missing = missing if view is None else [*range(len(stamps))]
-            found = self._embed(split.subset(missing), view, seed)
+            if view is None:
+                found = self._embed(split.subset(missing), view, seed)
+            else:
+                found = self._embed(split, view, seed)[missing]
             rows = np.concatenate([rows, found])
             known = [*known, *(stamps[row] for row in missing)]
             self._write(known, rows)

@@ -78,7 +78,7 @@ def build_model(recipe, split, dataset):
     if recipe.tune == "head":
         trained = head_of(embedder)
         if split.inputs is None:
-            split = Features(embedder, dataset).of_split(split, recipe.views, recipe.seed)
+            split = Features(embedder, dataset).embedded(split, recipe.views, recipe.seed)
         if not recipe.init_from:
             start_head(embedder, split.inputs)
     _prepare_loss(loss, recipe, trained, split, dataset)
@@ -182,8 +182,8 @@ def trained_part(recipe, model, images):
     if recipe.tune != "head" or images.train.inputs is not None:
         return model, images
     features = Features(model.embedder, images.dataset)
-    train = features.of_split(images.train, recipe.views, recipe.seed)
-    return model_of_head(model), images._replace(train=train, test=features.of_split(images.test))
+    train = features.embedded(images.train, recipe.views, recipe.seed)
+    return model_of_head(model), images._replace(train=train, test=features.embedded(images.test))
 
 
 def embed_scored(model, images):

@@ -95,7 +95,7 @@ def test_features_are_those_of_the_backbone_and_of_views(runs, monkeypatch):
     dataset, embedder = pipelines.load("digits"), checkpoint(folder, "head").embedder
     split = dataset.train.subset(np.arange(7))
     features = Features(embedder, dataset)
-    plain, shown = features.of_split(split), features.of_split(split, views=2)
+    plain, shown = features.embedded(split), features.embedded(split, views=2)
     images = split.images.astype("float32")
     expected = backbone_of(embedder).predict(images, verbose=0)
     np.testing.assert_allclose(plain.inputs, expected, atol=1e-5)
@@ -103,7 +103,7 @@ def test_features_are_those_of_the_backbone_and_of_views(runs, monkeypatch):
     np.testing.assert_array_equal(shown.labels, np.tile(split.labels, 3))
     assert np.abs(np.diff(shown.inputs.reshape(3, 7, -1), axis=0)).max(axis=(1, 2)).min() > 1e-3
     next(folder.glob("runs/features_*.npz")).write_bytes(b"damaged")
-    np.testing.assert_array_equal(features.of_split(split, views=2).inputs, shown.inputs)
+    np.testing.assert_array_equal(features.embedded(split, views=2).inputs, shown.inputs)
 
 
 def test_frozen_features_are_scored_and_exported(tmp_path):

@@ -204,16 +204,18 @@ def _verified(embedded, options, histogram):
 def one_per_class(embedded, options):
     kind = {"similarity": embedded.similarity(options), **options.given("k", "draws", "seed")}
     found = evaluation.one_per_class_scores(embedded.embeddings, embedded.labels, **kind)
-    return _of_draws(found, options)
+    return _means_and_deviations(found, options)
 
 
 def nearest_class_mean(embedded, options):
     kind = options.given("shots", "k", "draws", "seed", "renormalize_means")
     found = evaluation.few_shot_accuracies(embedded.embeddings, embedded.labels, **kind)
-    return _of_draws({f"top{k}": average(values) for k, values in found.items()}, options)
+    return _means_and_deviations(
+        {f"top{k}": average(values) for k, values in found.items()}, options
+    )
 
 
-def _of_draws(found, options):
+def _means_and_deviations(found, options):
     """{"scores": {name: mean}, "deviations": {name: the same of several draws}}."""
     scores, deviations = ({name: pair[i] for name, pair in found.items()} for i in (0, 1))
     return {"scores": scores, "deviations": deviations if options.draws > 1 else {}}
