@@ -1,9 +1,10 @@
-"""Servers of sockets, within a `with` block, and a relay that drops what a server says."""
+"""Servers of sockets, within a `with` block, and a relay that drops or delays answers."""
 
 import contextlib
 import socket
 import ssl
 import threading
+from time import sleep
 
 
 class Listening:
@@ -31,10 +32,13 @@ class Listening:
 
 
 class Relay(Listening):
-    """Passes bytes on, both ways, and cuts off the next `drops` answers; speaks TLS if it may."""
+    """Passes bytes on, both ways, and cuts off the next `drops` answers; speaks TLS if it may.
+
+    `delay` is the time in seconds from a connection to its first byte.
+    """
 
     def __init__(self, port, certificate=None, authority=None):
-        self.drops = 0
+        self.drops, self.delay = 0, 0.0
         self._server, self._tls = port, None
         if certificate:
             self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
@@ -44,6 +48,7 @@ class Relay(Listening):
         super().__init__()
 
     def serve(self, client):
+        sleep(self.delay)
         with contextlib.suppress(OSError):
             if self._tls:
                 client = self._tls.wrap_socket(client, server_side=True)

@@ -34,9 +34,9 @@ METHODS = {  # of a server -> its service, and the messages that it takes and re
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # Otherwise the channel waits longer than the client between its attempts.
+    # Otherwise the channel waits longer than the client between its attempts. The minimum stays at
+    # gRPC's 20 s, as it limits the time to connect too.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 5000),
 ]
 _STRING = 7  # of `tensorflow.DataType`, as the numbers below

@@ -213,6 +213,16 @@ def test_a_server_that_is_not_there(address, pauses):
     assert len(pauses) == 2
 
 
+def test_waits_for_a_slow_connection(server, served, contents):
+    with (
+        Relay(server.grpc) as relay,
+        Client(f"grpc://127.0.0.1:{relay.port}", model=NAME, retries=0) as client,
+    ):
+        relay.delay = 0.5
+        np.testing.assert_allclose(client.embed(contents), served.embed(contents), atol=1e-5)
+    assert relay.connections == 1
+
+
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
 def test_asks_again_when_the_connection_drops(scheme, server, served, contents, pauses):
     with (
