@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 
-from tfdml import runs
+from tfdml import losses, runs
 from tfdml.checks import check
 from tfdml.command_line import as_yaml
 from tfdml.files import locked, naming, read_text, write_text
@@ -20,7 +20,9 @@ from tfdml.runs.folders import RUNS, SAVED_MODELS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.recipe_flags import recipe_parser
 from tfdml.runs.run_images import load_images
+from tfdml.runs.stored import Stored, write_embeddings
 from tfdml.runs.table import Table
+from tfdml.runs.task_options import OF_IMAGES
 
 PROGRAM = "tfdml.experiment"
 UNSEEN = ("run", "seed", *("data_dir", "weights", "mean_image"))  # by a digest; of files, the path
@@ -160,12 +162,16 @@ def _validated(recipe, fold, names):
 def _without_objective(recipe):
     """The settings of a recipe that its images may depend on, as JSON."""
     settings = dataclasses.asdict(recipe)
-    return json.dumps({name: of for name, of in settings.items() if name not in OBJECTIVE_SETTINGS})
+    needless = ("run", *OBJECTIVE_SETTINGS)
+    return json.dumps({name: of for name, of in settings.items() if name not in needless})
 
 
 @functools.lru_cache(maxsize=4)  # folds, which the trials of a row take in turns
 def _images_of(settings, fold):
-    return load_images(Recipe(**json.loads(settings)), fold)
+    recipe = Recipe(**json.loads(settings))
+    images = load_images(recipe, fold)
+    starts_here = recipe.tune == "head" and not recipe.init_from and images.train.inputs is None
+    return runs.features_of(recipe, images) if starts_here else images
 
 
 def _trained(recipe, options):
@@ -173,15 +179,11 @@ def _trained(recipe, options):
     import keras
 
     keras.utils.clear_session()
-    folder, model = RUNS / recipe.run, SAVED_MODELS / recipe.run
-    if folder.is_dir() and not (model / "1").is_dir():
-        train.main(["--run", recipe.run, "--resume"])
-    elif not folder.is_dir():
-        shutil.rmtree(model, ignore_errors=True)
-        config = folder.with_suffix(".yaml")
-        write_text(config, as_yaml(dataclasses.asdict(recipe)))
-        train.main(["--config", str(config)])
-        config.unlink()
+    folder = RUNS / recipe.run
+    if _needs_images(recipe, options):
+        scored = [_exported(recipe)]
+    else:
+        scored = ["--embeddings", _embedded(recipe)]
     run = json.loads(read_text(folder / "scores.json"))
     lines = []
     for ranked_by in (BY_DISTANCE, *[BY_SIMILARITY] * run["learns_similarity"]):
@@ -195,7 +197,7 @@ def _trained(recipe, options):
             given["level_weights"] = weights if len(weights) == levels else [1] * levels
             if levels == 1:
                 del given["level_weights"]
-        evaluate.main([str(model), *_flags_of(given)])
+        evaluate.main([*map(str, scored), *_flags_of(given)])
         found = json.loads(read_text(out))
         untrained = {"untrained": run["untrained"]["recall@1"]}
         whole = found["scores"] | found.get("distances", {}) | untrained
@@ -203,6 +205,37 @@ def _trained(recipe, options):
         rows = {**found.get("levels", {}), ranked_by: whole}
         lines += [{**own, "ranked_by": by, **scores} for by, scores in rows.items()]
     return lines
+
+
+def _needs_images(recipe, options):
+    """Whether the scores are of images, not of a head's embeddings of features, or of these."""
+    learned = losses.get(recipe.loss, **recipe.loss_options).traits.learns_similarity
+    return recipe.tune not in ("head", "frozen") or learned or bool(set(options) & set(OF_IMAGES))
+
+
+def _exported(recipe):
+    """The versions that a run exports."""
+    folder, model = RUNS / recipe.run, SAVED_MODELS / recipe.run
+    if folder.is_dir() and not (model / "1").is_dir():
+        train.main(["--run", recipe.run, "--resume"])
+    elif not folder.is_dir():
+        shutil.rmtree(model, ignore_errors=True)
+        config = folder.with_suffix(".yaml")
+        write_text(config, as_yaml(dataclasses.asdict(recipe)))
+        train.main(["--config", str(config)])
+        config.unlink()
+    return model
+
+
+def _embedded(recipe):
+    """The file of the embeddings that a run has at its end, which is not exported."""
+    path = RUNS / recipe.run / "embeddings.npz"
+    with runs.prepare(recipe, resume=path.parent.is_dir(), kept=True) as run, run.resumable():
+        train.report(run, train.fit(run))
+        labels = run.images.test.labels
+        rows = runs.embed_scored(run.trained, run.seen)
+        write_embeddings(path, Stored(rows, labels, run.images.queries))
+    return path
 
 
 def check_scores(table, row):

@@ -9,6 +9,7 @@ from .network import build_model as build_model
 from .network import check_network as check_network
 from .network import embed_scored as embed_scored
 from .network import embed_with_features as embed_with_features
+from .network import features_of as features_of
 from .network import in_float32 as in_float32
 from .network import load_checkpoint as load_checkpoint
 from .network import read_model as read_model

@@ -72,6 +72,7 @@ class Features:
                 found = self._embed(split.subset(missing), view, seed)
             else:
                 found = self._embed(split, view, seed)[missing]
+            known, rows = self._read()  # with what other runs have embedded meanwhile
             rows = np.concatenate([rows, found])
             known = [*known, *(stamps[row] for row in missing)]
             self._write(known, rows)
@@ -114,9 +115,10 @@ def _digest(text):
 
 
 def _digest_of(network, preprocessing):
-    """That of a network, whatever Keras numbers its layers, and of the preprocessing."""
+    """That of a network, whatever its layers' numbers and what is frozen, and the preprocessing."""
     config = json.dumps(keras.saving.serialize_keras_object(network))
-    digest = hashlib.sha256(re.sub(r'_\d+"', '"', config).encode())
+    config = re.sub(r'_\d+"|"trainable": \w+|"frozen": \[[^]]*\]', '"', config)
+    digest = hashlib.sha256(config.encode())
     for array in network.get_weights():
         digest.update(array.tobytes())
     digest.update(f"{tfdml.__version__} {preprocessing}".encode())

@@ -179,11 +179,27 @@ def levels_of(recipe, loss):
 
 def trained_part(recipe, model, images):
     """The model that a run trains, and the `Images` that it takes: all, or the head on features."""
-    if recipe.tune != "head" or images.train.inputs is not None:
+    if recipe.tune not in ("head", "frozen") or images.train.inputs is not None:
         return model, images
-    features = Features(model.embedder, images.dataset)
-    train = features.embedded(images.train, recipe.views, recipe.seed)
-    return model_of_head(model), images._replace(train=train, test=features.embedded(images.test))
+    return model_of_head(model), _with_features(recipe, model.embedder, images)
+
+
+def features_of(recipe, images):
+    """The `Images` with the features that the backbone of a recipe starts from in their place."""
+    keras.utils.set_random_seed(recipe.seed)
+    loss = losses.get(recipe.loss, **recipe.loss_options)
+    with built_with(recipe.precision):
+        embedder = _build_embedder(recipe, loss, images.train, images.dataset)
+    return _with_features(recipe, embedder, images)
+
+
+def _with_features(recipe, embedder, images):
+    """Those to score, and those to train on where there is a head to train."""
+    features = Features(embedder, images.dataset)
+    if recipe.tune == "head":
+        train = features.embedded(images.train, recipe.views, recipe.seed)
+        images = images._replace(train=train)
+    return images._replace(test=features.embedded(images.test))
 
 
 def embed_scored(model, images):

@@ -209,7 +209,7 @@ def _built(recipe, devices, images, before, folder):
         if recipe.tune != "frozen":
             recipe = runs.with_loss_options(recipe)
     trained, seen = runs.trained_part(recipe, model, images)
-    if seen is not images:
+    if seen.train is not images.train:
         batches, callbacks = runs.training_batches(recipe, step, seen.train, images.dataset)
     return Run(recipe, devices, images, model, trained, seen, batches, callbacks, before)
 

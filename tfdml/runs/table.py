@@ -62,9 +62,10 @@ class Table:
             self.check_row(row)
 
     def ranges(self, row):
-        """{setting: range} of the search of a row."""
+        """{setting: range} of the search of a row; none of one that the search leaves out."""
         search = self.search or {}
-        return {**(search.get("ranges") or {}), **((search.get("rows") or {}).get(row) or {})}
+        own = (search.get("rows") or {}).get(row, {})
+        return {} if own is None else {**(search.get("ranges") or {}), **own}
 
     def settings_of(self, row):
         """The settings of a row as those of a recipe, with the name of its run."""

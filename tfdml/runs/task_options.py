@@ -11,7 +11,7 @@ CHANGING = ("crops", "mirror", "levels", "level_weights", "dims")  # what change
 STORED = "stored"  # `index` of the index in the folder of the gallery
 BY_DISTANCE = "`{name}` is for `rank_by` distance"
 _OF_EXPORT = ("export_options", "export_classes", "export_gallery")
-_OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", "boxes", "crops", "mirror")
+OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", "boxes", "crops", "mirror")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Scoring(Settings):
     def __post_init__(self):
         if self.model is None:
             self.check(self.embeddings, "give a `model`, or a file of `embeddings`")
-            self.check_default(_OF_IMAGES, "`{name}` needs a `model`")
+            self.check_default(OF_IMAGES, "`{name}` needs a `model`")
             self.check(self.rank_by == "distance", "`rank_by` similarity needs a `model`")
         self.check(self.k != [], "`k` must be numbers > 0")
         advice = "10 `crops` have the mirror images already: leave out `mirror`"

@@ -5,10 +5,12 @@ import csv
 import numpy as np
 import pytest
 from full_disk import files_of_at_most
+from small_runs import few_digits
 
 import pipelines
 from tfdml.evaluation.comparison import save_queries
 from tfdml.experiment import trainings
+from tfdml.runs.features import Features
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.run_images import load_images
 
@@ -191,3 +193,40 @@ def test_test_classes_are_not_looked_at_before_the_last_phase(run, monkeypatch, 
     assert set(seen[4:]) == {"test"}
     [line] = [line for line in lines_of(table.parent) if line["classes"] == "test"]
     assert float(line["recall@1"]) > 0
+
+
+HEADS = """
+settings: {dataset: digits, tune: head, embedding_dim: 8, classes_per_batch: 2, steps: 2}
+rows:
+  frozen: {tune: frozen, embedding_dim: null, steps: 0, classes_per_batch: null}
+  npair: {loss: npair}
+search:
+  trials: 1
+  ranges: {learning_rate: [0.001]}
+  rows: {frozen: null}
+folds: 2
+seeds: [0]
+"""
+
+
+def test_heads_are_scored_beside_frozen_features_by_one_embedding(run, monkeypatch, table):
+    table.write_text(HEADS)
+    embedded, embed = [], Features._embed
+
+    def counted(features, split, *view):
+        embedded.append(len(split.labels))
+        return embed(features, split, *view)
+
+    monkeypatch.setattr(Features, "_embed", counted)
+    with few_digits():
+        result = run()
+        images = pipelines.load("digits")
+    assert result.code == 0, result.err
+    assert sum(embedded) == len(images.train.labels) + len(images.test.labels)
+    assert not any((table.parent / "saved_models").iterdir())
+    lines = lines_of(table.parent)
+    assert [line["row"] for line in lines] == ["frozen", "npair", "npair", "npair"]
+    frozen, trained = (line for line in lines if line["classes"] == "test")
+    assert (frozen["difference"], trained["setting"]) == ("", '{"learning_rate": 0.001}')
+    gain = float(trained["recall@1"]) - float(frozen["recall@1"])
+    assert float(trained["difference"]) == pytest.approx(gain, abs=1e-5)
