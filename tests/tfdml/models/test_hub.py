@@ -11,9 +11,11 @@ from tfdml.models import backbone_of, build_embedder
 from tfdml.models.hub import add_adapters, preset_image_size
 
 keras_hub = pytest.importorskip("keras_hub")
+pytestmark = pytest.mark.usefixtures("without_xla")
 models = keras_hub.models
 SIDE = 28
 SHAPE, TOKENS = (SIDE, SIDE, 3), {"num_layers": 2, "num_heads": 2, "hidden_dim": 16}
+SCALE, OFFSET = [1 / 50, 1 / 60, 1 / 70], [-2.0, -1.5, -1.0]
 PATCHES = {"patch_size": 14, "intermediate_dim": 32, "image_shape": SHAPE, **TOKENS}
 CLIP_TEXTS = {"vocabulary_size": 9, "embedding_dim": 8, "num_layers": 1, "num_heads": 1}
 CLIP_TEXTS |= {"hidden_dim": 8, "intermediate_dim": 8, "max_sequence_length": 4}
@@ -67,9 +69,12 @@ def preset(request, tmp_path_factory):
     keras.utils.set_random_seed(0)
     network().save_to_preset(str(folder))
     kind = getattr(keras_hub.layers, f"{name}ImageConverter")
-    scale, offset = [1 / 50, 1 / 60, 1 / 70], [-2.0, -1.5, -1.0]
-    kind(image_size=(SIDE, SIDE), scale=scale, offset=offset).save_to_preset(str(folder))
+    kind(image_size=(SIDE, SIDE), scale=SCALE, offset=OFFSET).save_to_preset(str(folder))
     return request.param, folder, features
+
+
+def scaled(images):
+    return (images * SCALE + OFFSET).astype("float32")
 
 
 @pytest.fixture
@@ -85,8 +90,7 @@ def test_a_preset_gives_its_features_in_the_scale_of_its_colours(preset, images)
     assert found.shape == (6, features)
     network = models.Backbone.from_preset(str(folder))
     network = getattr(network, "vision_encoder", network)
-    colours = images * np.array([1 / 50, 1 / 60, 1 / 70]) + np.array([-2.0, -1.5, -1.0])
-    expected = network.predict(colours.astype("float32"), verbose=0)
+    expected = np.asarray(network(scaled(images)))
     if expected.ndim > 2:
         expected = expected[:, 0] if expected.ndim == 3 else expected.mean((1, 2))
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -164,37 +168,31 @@ def test_other_image_sizes_resize_the_positions(preset):
     assert added == own.get(family, 0)
 
 
-@pytest.mark.parametrize("side", [28, 42, 56])
-def test_positions_of_another_grid_are_those_of_keras_hub(side, tmp_path):
-    network = FAMILIES["dinov2"][0]()
-    network.save_to_preset(str(tmp_path))
-    keras_hub.layers.DINOV2ImageConverter(image_size=(SIDE, SIDE)).save_to_preset(str(tmp_path))
+@pytest.mark.parametrize("preset", ["dinov2"], indirect=True)
+@pytest.mark.parametrize("side", [42, *(pytest.param(side, marks=SLOW) for side in (28, 56))])
+def test_positions_of_another_grid_are_those_of_keras_hub(side, preset, rng):
+    _, folder, _ = preset
     shape = (side, side, 3)
-    pixels = np.random.default_rng(0).uniform(0, 1, (2, *shape)).astype("float32")
-    embedder = build_embedder(f"hub:{tmp_path}", None, input_shape=shape, normalize=False)
-    expected = models.DINOV2Backbone.from_preset(str(tmp_path), image_shape=shape)
-    found = embedder.predict(pixels, verbose=0)
-    np.testing.assert_allclose(found, expected.predict(pixels, verbose=0)[:, 0], atol=1e-5)
+    images = rng.uniform(0, 255, (2, *shape)).astype("float32")
+    embedder = build_embedder(f"hub:{folder}", None, input_shape=shape, normalize=False)
+    expected = models.DINOV2Backbone.from_preset(str(folder), image_shape=shape)
+    found, tokens = (
+        each(image) for each, image in ((embedder, images), (expected, scaled(images)))
+    )
+    np.testing.assert_allclose(found, tokens[:, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "width"), [("class", 16), ("average", 16), ("gem", 16), ("class+average", 32)]
-)
-def test_tokens_are_pooled(pooling, width, images, tmp_path):
-    folder = tmp_path / "preset"
-    network = FAMILIES["dinov2"][0]()
-    network.save_to_preset(str(folder))
-    keras_hub.layers.DINOV2ImageConverter(image_size=(SIDE, SIDE)).save_to_preset(str(folder))
-    name = f"hub:{folder}"
-    embedder = build_embedder(name, None, input_shape=SHAPE, pooling=pooling, normalize=False)
-    found, tokens = embedder.predict(images, verbose=0), network.predict(images, verbose=0)
+@pytest.mark.parametrize("preset", ["dinov2"], indirect=True)
+def test_tokens_are_pooled(preset, images):
+    _, folder, _ = preset
+    tokens = np.asarray(models.Backbone.from_preset(str(folder))(scaled(images)))
     patches = tokens[:, 3:]  # behind the class token and two registers
     gem = (np.maximum(patches, 1e-6) ** 3).mean(axis=1) ** (1 / 3)
-    average = patches.mean(axis=1)
-    expected = {"class": tokens[:, 0], "average": average, "gem": gem}
-    expected["class+average"] = np.concatenate([tokens[:, 0], average], axis=1)
-    assert found.shape == (6, width)
-    np.testing.assert_allclose(found, expected[pooling], atol=1e-5)
+    both = np.concatenate([tokens[:, 0], patches.mean(axis=1)], axis=1)
+    options = {"input_shape": SHAPE, "normalize": False}
+    for pooling, expected in {"average": both[:, 16:], "gem": gem, "class+average": both}.items():
+        found = build_embedder(f"hub:{folder}", None, pooling=pooling, **options)(images)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_what_cannot_be_is_a_sentence(preset, tmp_path):
