@@ -11,10 +11,7 @@ from pipelines.transforms import warp
 
 
 class DecodedImages:
-    """Makes rows images as a `Reader` does in training; keeps them as they are before their crop.
-
-    As many as fit into `limit` bytes are kept, by the "number" of their row.
-    """
+    """Makes rows images as a `Reader` does; keeps as many as `limit` bytes hold, by "number"."""
 
     def __init__(self, reader, limit):
         self._reader, self._left, self._images = reader, limit, {}

@@ -201,10 +201,7 @@ def named(*splits):
 
 
 def cause_of(error, *splits):
-    """The cause of a TensorFlow error: the image that cannot be read, or the error's own message.
-
-    The files of the splits that may hold the image are read until it is found.
-    """
+    """The image that causes a TensorFlow error, found by reading the files, or its message."""
     if type(error).__name__.removesuffix("Error") in _MACHINE_ERRORS:
         splits = ()
     for split in (split for split in splits if split.holds_paths):

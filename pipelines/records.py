@@ -21,10 +21,7 @@ def read(path):
 
 
 def read_all(paths):
-    """The bytes of records, (n,) objects of (n,) paths, strings or bytes; each file is opened once.
-
-    Announces all reads to the operating system first, so that the disk fetches in parallel.
-    """
+    """The bytes of records, (n,) objects; announces all reads first, which a disk then orders."""
     records = (os.fsdecode(path).rsplit(":", 2) for path in paths)
     places = [(file, int(offset), int(length)) for file, offset, length in records]
     contents = np.empty(len(places), object)

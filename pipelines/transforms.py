@@ -40,9 +40,7 @@ def warp(image, size, preprocessing):
 
 
 def trim_white(image):
-    """The rectangle of all pixels of one image with grey below 250, with a margin.
-
-    This is 15 pixels to the left and above, 16 to the right and below; all of a white image.
+    """The rectangle of all pixels of one image with grey below 250, with a margin; all if white.
 
     Source:
         `load_cropped_images.m` of the released code of Song, Xiang, Jegelka, Savarese. CVPR 2016,

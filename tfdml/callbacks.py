@@ -57,11 +57,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 class WithoutWaiting(keras.callbacks.CallbackList):
-    """Calls callbacks after each batch with its logs as tensors, which may not be computed yet.
-
-    Differs from Keras, which waits for them, while a GPU has nothing to do. It also warns of
-    batches without pairs, as `EmbeddingModel.fit` does.
-    """
+    """Calls callbacks with logs as tensors; Keras waits for them, while a GPU has nothing to do."""
 
     def __init__(self, callbacks, **options):
         super().__init__([*callbacks, WarnWithoutPairs()], add_history=True, **options)

@@ -48,9 +48,22 @@ def check_number(**values):
         check_type(_is(numbers.Real, value), f"`{name}` must be a number", **{name: value})
 
 
-def check_finite(**values):
-    """Checks that each named value is a finite number; returns them as floats."""
-    return _check_each(values, math.isfinite, "finite")
+def _numbers(expectation, holds):
+    """A check that each named value is a number, and so; it returns them as floats."""
+
+    def check_each(**values):
+        check_number(**values)
+        for name, value in values.items():
+            check(holds(value), f"`{name}` must be {expectation}", **{name: value})
+        return [*map(float, values.values())]
+
+    return check_each
+
+
+check_finite = _numbers("finite", math.isfinite)
+check_positive = _numbers("> 0", lambda value: 0 < value < math.inf)
+check_not_negative = _numbers(">= 0", lambda value: 0 <= value < math.inf)
+check_share = _numbers(">= 0 and < 1", lambda value: 0 <= value < 1)
 
 
 def check_integer(least=None, /, **values):
@@ -70,16 +83,6 @@ def check_bool(**values):
     return [*values.values()]
 
 
-def check_positive(**values):
-    """Checks that each named value is a finite number above 0; returns them as floats."""
-    return _check_each(values, lambda value: 0 < value < math.inf, "> 0")
-
-
-def check_not_negative(**values):
-    """Checks that each named value is a finite number, 0 or above; returns them as floats."""
-    return _check_each(values, lambda value: 0 <= value < math.inf, ">= 0")
-
-
 def check_counts(**values):
     """Checks that each named value is a list of different positive integers."""
     for name, value in values.items():
@@ -87,11 +90,6 @@ def check_counts(**values):
         valid = counts and all(_is(numbers.Integral, count) and count > 0 for count in counts)
         expectation = f"`{name}` must be a list of different positive integers"
         check(valid and len(set(counts)) == len(counts), expectation, **{name: value})
-
-
-def check_share(**values):
-    """Checks that each named value is a number from 0 to below 1; returns them as floats."""
-    return _check_each(values, lambda value: 0 <= value < 1, ">= 0 and < 1")
 
 
 def check_one_of(options, **values):
@@ -138,10 +136,7 @@ def keras_setting(name):
 
 
 def check_keras(*names):
-    """Raises a ValueError unless the named settings of Keras are what tfdml needs.
-
-    Those of `keras_setting`; all that programs need if none is given.
-    """
+    """Rejects settings of Keras that tfdml cannot have: those named, or all that programs need."""
     if not names:
         backend, _ = keras_setting("backend")
         there = backend in _BACKENDS and importlib.util.find_spec(backend)
@@ -178,13 +173,6 @@ def conversion(name, shape, dtype):
 def nearest(name, available):
     """The available name with the nearest spelling; an empty text if none is near."""
     return next(iter(difflib.get_close_matches(str(name), available, n=1)), "")
-
-
-def _check_each(values, holds, expectation):
-    check_number(**values)
-    for name, value in values.items():
-        check(holds(value), f"`{name}` must be {expectation}", **{name: value})
-    return [*map(float, values.values())]
 
 
 def total_memory():

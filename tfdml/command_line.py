@@ -319,10 +319,7 @@ def command_of(program, description, commands, arguments=None):
 
 @contextlib.contextmanager
 def one_sentence(program, *errors, stopped="stopped", code=2, hint=""):
-    """Exits with `code` and the sentence of one of the errors, after Ctrl-C with code 130.
-
-    Warnings are a sentence too.
-    """
+    """Exits with `code` and the sentence of an error, after Ctrl-C with 130; warns by sentences."""
     formatted = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"{program}: warning: {message}\n"
     try:

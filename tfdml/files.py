@@ -25,11 +25,7 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 @contextlib.contextmanager
 def replacing(path, unfinished=None):
-    """Yields a path to write to, which replaces `path` if the block succeeds.
-
-    A crash leaves the old file or the new one, never half of one. The path is in the same folder,
-    `unfinished` or one with a unique name.
-    """
+    """Yields a path beside another, `unfinished` or a unique one, which replaces it in the end."""
     unfinished = unfinished or path.with_name(f"{uuid.uuid4().hex}.unfinished")
     try:
         with naming(path):
@@ -54,10 +50,7 @@ def naming(path):
 
 @contextlib.contextmanager
 def locked(folder, taken):
-    """Locks a folder within the block by a file `.lock`, where the file system has locks.
-
-    Of a folder that another process has locked it is a BlockingIOError, `taken`.
-    """
+    """Locks a folder, where there are locks; of a locked one it is a BlockingIOError, `taken`."""
     with open(folder / ".lock", "wb") as lock:
         try:
             if fcntl is not None:

@@ -109,10 +109,7 @@ def flush():
 
 
 def progress(what, items=None, *, total=None, unit="image", shown=True, done=0) -> tqdm:
-    """`tqdm` over items, shown in a terminal if they take more than two seconds.
-
-    Without items the bar is moved by `update`; `done` of them were done before.
-    """
+    """`tqdm` over items, or moved by `update`, in a terminal if it takes more than two seconds."""
     disable = None if shown else True  # None: unless in a terminal
     return tqdm(items, what, total, unit=unit, delay=2, disable=disable, initial=done)
 

@@ -133,10 +133,7 @@ def _in_words(*counts):
 
 
 def numbered(words):
-    """Ids of words, (n,) int64, and {id: word}.
-
-    Ids are the values of the words if all are integers, otherwise their places in sorted order.
-    """
+    """Ids of words, their values if all are integers, else places in order, and {id: word}."""
     names = sorted(set(words))
     values = map(int, names) if all(map(_is_id, names)) else range(len(names))
     ids = dict(zip(names, values, strict=True))

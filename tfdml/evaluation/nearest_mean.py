@@ -82,24 +82,20 @@ def nearest_class_mean(
         similarity-aware deep feature embedding. NIPS 2016, Table 2.
         Differs: no metric is learned on top of the embedding.
     """
-    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, k, renormalize_means)
-    return {count: float(np.mean(hit)) for count, hit in hits.items()}
+    data = train_embeddings, train_labels, test_embeddings, test_labels
+    hits = nearest_class_mean_per_query(*data, k=k, renormalize_means=renormalize_means)
+    return {int(name[3:]): float(np.mean(hit)) for name, hit in hits.items()}
 
 
 def nearest_class_mean_per_query(
-    train_embeddings, train_labels, test_embeddings, test_labels, **options
+    train_embeddings, train_labels, test_embeddings, test_labels, k=(1, 5), renormalize_means=False
 ):
     """{"top1": (n,) values of 0 and 1, ...}, of which `nearest_class_mean` returns the means.
 
     Arguments and errors are the same.
     """
-    hits = _hits(train_embeddings, train_labels, test_embeddings, test_labels, **options)
-    return {f"top{count}": hit for count, hit in hits.items()}
-
-
-def _hits(train, train_labels, test, test_labels, k=(1, 5), renormalize_means=False):
-    train, train_labels = inputs.embeddings_and_labels(train, train_labels, "train_")
-    test, test_labels = inputs.embeddings_and_labels(test, test_labels, "test_")
+    train, train_labels = inputs.embeddings_and_labels(train_embeddings, train_labels, "train_")
+    test, test_labels = inputs.embeddings_and_labels(test_embeddings, test_labels, "test_")
     inputs.check_alike("dim", train_embeddings=train, test_embeddings=test)
     ids, means = class_means(train, train_labels, normalize=renormalize_means)
     ranks = ranks_of_means(test, test_labels, means, ids)
@@ -107,7 +103,7 @@ def _hits(train, train_labels, test, test_labels, k=(1, 5), renormalize_means=Fa
     if unknown:
         cause = "are of classes without a training row; they count as misses"
         warn(f"{unknown} of {len(ranks)} test rows {cause}")
-    return hits_by_rank(ranks, k, len(ids))
+    return {f"top{count}": hit for count, hit in hits_by_rank(ranks, k, len(ids)).items()}
 
 
 def ranks_of_means(embeddings, labels, means, ids):

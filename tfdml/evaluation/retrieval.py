@@ -148,10 +148,7 @@ def _means_at_k(embeddings, labels, k, metric, **search):
 
 
 def values_of(search, metrics, similarity=None):
-    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses.
-
-    They are ranked in parts if their relevant rows are many.
-    """
+    """{name: (q,) values} of the queries of a `Search`, in the order given; warns of misses."""
     relevant, values = search.relevant, {}
     inputs.warn_of_misses(relevant)
     pairs = np.minimum(relevant, 1) if metrics.first_only else relevant

@@ -16,12 +16,8 @@ PLACE = re.compile(rf"^<!-- results: (\S+)([^\n]*) -->\n(.*?)^{END}$", re.MULTIL
 def write_page(page, place, table):
     """Keeps the results of a table beside a page, and writes the tables of all results in it.
 
-    A page says between which lines they stand, and the settings that were given for all rows:
-
-        <!-- results: recipes/cub200/claims.yaml weights=googlenet.npz -->
-        <!-- end of the results -->
-
-    A page is begun, with those of the `place`, if there is none.
+    docs/experiments.md shows the lines between which they stand. A page is begun with those of the
+    `place`, if there is none.
     """
     begun = f"# {table.name}\n\n<!-- results: {' '.join(place)} -->\n{END}\n"
     text = read_text(page) if page.exists() else begun

@@ -93,10 +93,9 @@ def run_row(row):
 def best_setting(row):
     """The setting {name: value} of the best trial of a row; empty if it has no ranges.
 
-    The settings of a trial follow from the table, the number of the trial and the scores of the
-    trials before it, so that a search which stopped goes on as if it had not: what is done is read
-    from the folder of the row, whose `search.journal` shows the trials in Optuna's dashboard. A
-    trial whose mean over the folds so far is below the median of the others is not trained on.
+    The settings of a trial follow from the table, its number and the scores of those before, so
+    that a search which stopped goes on as if it had not. A trial whose mean over the folds so far
+    is below the median of the others is not trained on.
     """
     if not row.ranges:
         return {}

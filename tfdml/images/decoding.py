@@ -22,32 +22,19 @@ _REVERSED = [[i in (3, 4, 7, 8), i in (2, 3, 6, 7), False] for i in range(9)]
 
 
 def decode(contents, channels, as_stored=False):
-    """Decodes one image (JPEG, PNG, GIF, BMP, WebP).
+    """Decodes one image (JPEG, PNG, GIF, BMP, WebP) to (height, width, channels) uint8.
 
-    JPEG uses INTEGER_ACCURATE, whatever TensorFlow's default, so that the served model sees the
-    pixels of training. The result equals `PIL.Image.open(file).convert("RGB")`, also for grey and
-    palette images, after `PIL.ImageOps.exif_transpose` for a JPEG with EXIF orientation, except:
+    The result equals `PIL.Image.open(file).convert("RGB")`, also for grey and palette images, after
+    `PIL.ImageOps.exif_transpose` for a JPEG with EXIF orientation (unless `as_stored`), except:
 
     * a JPEG in CMYK or YCCK: pixels may differ by 1 through rounding.
     * a GIF with transparent pixels: these are black; Pillow gives them the palette's colour.
     * a PNG of 16 bits: the upper 8 bits; Pillow clips those of grey images at 255.
 
-    As in Pillow, transparency is dropped and the colours below it are kept (except in GIF), and
-    only the first frame of a GIF is returned; TensorFlow decodes all frames, which takes memory.
-    Other versions of the JPEG library may round lossy JPEG differently.
-
     Rejected although Pillow reads them: animated WebP, for which TensorFlow 2.21 writes out of
     bounds; compressed, 16-bit and OS/2 BMP. Accepted although damaged: a JPEG with wrong bytes
-    before its end, which the library conceals, and a GIF whose first frame is complete.
-
-    Args:
-        contents: Scalar string, the bytes of the file; an InvalidArgumentError if they are not a
-            complete image of these formats, or one of more than `MAX_PIXELS`.
-        channels: 3 for colour, 1 for grey; the image is converted.
-        as_stored: Whether to ignore the EXIF orientation, for boxes in the pixels of the file.
-
-    Returns:
-        (height, width, channels) uint8.
+    before its end, which the library conceals, and a GIF whose first frame is complete. What is no
+    complete image, or of more than `MAX_PIXELS`, is an InvalidArgumentError.
     """
 
     def jpeg():
@@ -81,10 +68,7 @@ def _not_jpeg(contents):
 
 
 def resize(images, image_size):
-    """Resizes one or n images in [0, 255] to (height, width, channels), float32 in [0, 255].
-
-    Bilinearly with antialiasing; the aspect ratio is not kept.
-    """
+    """Resizes images in [0, 255] to (height, width, channels), bilinearly with antialiasing."""
     images = tf.convert_to_tensor(images)
     size = tuple(image_size[:2])
     if images.shape[-3:-1] == size:

@@ -210,7 +210,9 @@ class MetricLoss(keras.losses.Loss):
 
     @classmethod
     def from_config(cls, config):
-        return cls(**{name: _deserialized(value) for name, value in config.items()})
+        parts = [name for name, of in config.items() if isinstance(of, dict) and "class_name" in of]
+        built = {name: keras.saving.deserialize_keras_object(config[name]) for name in parts}
+        return cls(**{**config, **built})
 
 
 class PairLoss(MetricLoss):
@@ -270,8 +272,3 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
         saved = dict(store)
         saved.pop("width", None)  # that earlier versions wrote
         super().load_own_variables(saved)
-
-
-def _deserialized(value):
-    is_part = isinstance(value, dict) and "class_name" in value
-    return keras.saving.deserialize_keras_object(value) if is_part else value

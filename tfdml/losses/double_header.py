@@ -224,11 +224,7 @@ class DoubleHeaderHingeLoss(LearnedLoss):
 
 
 def mine(labels, scores, num_quadruplets):
-    """The hardest `Quadruplets` by the scores of all pairs, (n, n) floats without gradient.
-
-    Either 1, of the least similar positive pair, or those of all n (n - 1) / 2 pairs, not all of
-    them `valid`. Ties go to the first.
-    """
+    """The hardest `Quadruplets` by the scores of all pairs, (n, n); ties go to the first."""
     count, negatives = ops.shape(labels)[0], pairwise.negative_mask(labels)
     if num_quadruplets == 1:
         index = ops.arange(count)

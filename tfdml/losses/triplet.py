@@ -99,7 +99,7 @@ class TripletLoss(PairLoss):
         rank = ops.cumsum(places, axis=1) * places
         one_by_one = functools.partial(self._count_one_by_one, distances, rank, negatives)
         if self.mining == "all":
-            return one_by_one(_choose_all)
+            return one_by_one(lambda distances, negatives, reach: negatives)
         return ops.cond(
             ops.max(rank, initial=0) > _MANY,
             functools.partial(self._count_sorted, distances, positives, negatives),
@@ -136,10 +136,6 @@ class TripletLoss(PairLoss):
         flat = (ops.reshape(each, (-1,)) for each in (costly, places))
         farther = ops.reshape(ops.segment_sum(*flat, num_segments=rows * width), (rows, width))
         return costly - farther, ops.sum(costly), ops.sum(ops.cast(positives, distances.dtype))
-
-
-def _choose_all(distances, negatives, reach):
-    return negatives
 
 
 def _choose_semihard(distances, negatives, reach):

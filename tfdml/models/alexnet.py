@@ -12,14 +12,7 @@ UNITS = 4096  # of fc6 and of fc7
 def alexnet(inputs, weights=None, levels=1):
     """AlexNet, as in Caffe's reference CaffeNet, up to the 4096 features of `fc7`.
 
-    Args:
-        inputs: (batch, height, width, channels) floats in [0, 255], of 39 × 39 pixels or more.
-        weights: None, or the path of an .npz file as `tools/convert_alexnet.py` writes it:
-            `conv1/kernel`, `conv1/bias` to `fc7/bias`. They require images of 227 × 227 pixels.
-        levels: 1, as it has no early exits.
-
-    Returns:
-        A list of one (batch, 4096) tensor of floats, after ReLU and, in training, dropout of 0.5.
+    Its weights are an .npz file of `tools/convert_alexnet.py`, for images of 227 × 227 pixels.
 
     Source:
         Krizhevsky, Sutskever, Hinton. ImageNet classification with deep convolutional neural

@@ -17,10 +17,7 @@ BACKBONES = {
 
 
 def most_levels(backbone):
-    """The largest number of levels of a backbone; raises a ValueError if there is none such.
-
-    Names with a colon are of `hub`: presets of KerasHub, `hub:PRESET`, and `module:function`.
-    """
+    """The largest number of levels of a backbone, 1 for those of `hub`; rejects other names."""
     if ":" in backbone:
         return 1
     if backbone not in BACKBONES:

@@ -127,10 +127,7 @@ def build_embedder(
 
 
 def build_head(width, embedding_dim, *, normalize=True, dropout=0.0):
-    """Builds an embedder of features: (batch, width) to (batch, embedding_dim) floats.
-
-    Its arguments are those of `build_embedder`.
-    """
+    """An embedder of features, (batch, width) floats; other arguments as of `build_embedder`."""
     inputs = keras.Input((width,), name="features")
     x = _embedding(inputs, embedding_dim, dropout, normalize)
     return keras.Model(inputs, x, name="features_embedder")
@@ -225,15 +222,7 @@ def backbone_of(embedder):
 
 
 def head_of(embedder):
-    """The part of an embedder of one level behind its backbone: features to embeddings.
-
-    Args:
-        embedder: An embedder of `build_embedder`, trained or not.
-
-    Returns:
-        A functional `keras.Model` from the (batch, features) floats of `backbone_of` to the
-        embeddings. It shares the weights.
-    """
+    """The part of an embedder of one level behind its `backbone_of`, of shared weights."""
     layers = _head(embedder)
     x = inputs = keras.Input(layers[0].input.shape[1:], name="features")
     for layer in layers:
@@ -246,10 +235,6 @@ def start_head(embedder, features):
 
     A head that starts at random ranks worse than the features, and has to learn first what they
     know. One of more numbers than the features stays as it is.
-
-    Args:
-        embedder: An embedder of `build_embedder`, of one level, with an embedding layer.
-        features: (n, features) floats, those of the training images.
     """
     layer = embedder.get_layer("embedding")
     width, dim = layer.kernel.shape

@@ -71,7 +71,9 @@ class EmbeddingModel(Base):
         check(is_one, one, output_shape=output_shape)
         if micro_batch is not None:
             check_integer(1, micro_batch=micro_batch)
-            _check_no_activity_regularizer(embedder)
+            layers = [each.name for each in embedder._flatten_layers() if each.activity_regularizer]
+            none = "with `micro_batch` no layer may have an `activity_regularizer`, whose loss is"
+            check(not layers, f"{none} of the activations of one piece", layers=layers)
         super().__init__(**kwargs)
         self.embedder = embedder
         self.micro_batch = None if micro_batch is None else int(micro_batch)
@@ -323,12 +325,6 @@ def model_of_head(model):
     super(EmbeddingModel, head).compile(optimizer=model.optimizer, loss=model.loss)
     head.loss_layers.extend(model.loss_layers)
     return head
-
-
-def _check_no_activity_regularizer(embedder):
-    layers = [each.name for each in embedder._flatten_layers() if each.activity_regularizer]
-    expectation = "with `micro_batch` no layer may have an `activity_regularizer`, whose loss is of"
-    check(not layers, f"{expectation} the activations of one piece", layers=layers)
 
 
 def _as_loss(identifier):

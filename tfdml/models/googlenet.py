@@ -28,19 +28,10 @@ def googlenet(inputs, weights=None, levels=1):
     """GoogLeNet (Inception v1) up to its average-pooled 1024 features, and its two early exits.
 
     Layers have their Caffe names, with `__` for `/`; those of an exit are `loss1_conv`, `loss1_fc`.
-
-    Args:
-        inputs: (batch, height, width, channels) floats in [0, 255], of 31 × 31 pixels or more.
-        weights: None, or the path of an .npz file as `tools/convert_googlenet.py` writes it:
-            `conv1__7x7_s2/kernel`, `conv1__7x7_s2/bias` and so on, for all convolutions. Weights of
-            the exits are loaded if the file has them (`loss1__conv/kernel`, ...), except fully
-            connected weights that do not fit the size of the images. A `variant` of "torchvision"
-            builds torchvision's network: without response normalisation, with another mean colour
-            and a smaller last pooling.
-        levels: 2 to add the exit after inception 4d, 3 to add the one after 4a as well.
-
-    Returns:
-        `levels` tensors from shallow to deep, each (batch, 1024) floats.
+    Its weights are an .npz file of `tools/convert_googlenet.py`. Those of exits are loaded if it
+    has them, except fully connected ones that do not fit the size of the images. A `variant` of
+    "torchvision" builds torchvision's network: without response normalisation, with another mean
+    colour and a smaller last pooling.
 
     Source:
         Szegedy et al. Going deeper with convolutions. CVPR 2015; the BVLC model of Caffe.
@@ -68,14 +59,9 @@ def load_arrays(network, arrays, path):
             if exit_name not in _EXITS.values() or (exit_name in exits_held and fits):
                 name = re.sub("^(loss[12])_", r"\1__", layer.name)
                 variables |= {f"{name}/kernel": layer.kernel, f"{name}/bias": layer.bias}
-    used = {name: array for name, array in arrays.items() if not _is_left_out(name, variables)}
+    left_out = re.compile("loss([12]__(conv|fc)|[123]__classifier)/(kernel|bias)").fullmatch
+    used = {name: of for name, of in arrays.items() if name in variables or not left_out(name)}
     caffe.assign_weights(variables, used, path)
-
-
-def _is_left_out(name, variables):
-    """Whether an array belongs to a part of GoogLeNet that this network leaves out."""
-    part = re.fullmatch("loss([12]__(conv|fc)|[123]__classifier)/(kernel|bias)", name)
-    return part and name not in variables
 
 
 def _features(inputs, bvlc, levels):

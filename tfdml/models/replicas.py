@@ -15,13 +15,9 @@ def fit_replicas(
     """As `EmbeddingModel.fit`, with a replica of the model on each device of a strategy.
 
     `keras.Model.fit` cannot train on several workers (keras-team/keras#20585), and takes a batch
-    before the first callback runs. Every worker must call this with the same model and steps.
-    Callbacks see `model`, which belongs to this process alone: any worker may save it or predict
-    with it. It gets the state of the replicas, which are equal, after every epoch, and the number
-    of updates after every step.
-
-    The model is compiled and built outside the scope of the strategy, and `batches` is an endless
-    `tf.data.Dataset` of this worker's rows of every batch, which its devices must divide evenly.
+    before the first callback runs. Every worker calls this with the same model, built outside the
+    scope of the strategy, and with its rows of every batch, which its devices divide evenly.
+    Callbacks see `model`, which gets the state of the replicas after every epoch.
     """
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

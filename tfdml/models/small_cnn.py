@@ -10,15 +10,12 @@ def small_cnn(inputs, weights=None, levels=1):
 
     Each block is a 3 × 3 convolution of 64 filters, batch normalisation, ReLU and, while the
     image is at least 2 pixels high and wide, 2 × 2 max pooling. At 28 × 28 the features are the
-    3 × 3 × 64 values before a last pooling, flattened.
-
-    There are no `weights`; the exits of `levels` lie after the third block and after the second.
+    3 × 3 × 64 values before a last pooling. The exits lie after the third block and the second.
 
     Source:
         The four-block network of Vinyals et al., Matching networks for one shot learning,
-        NIPS 2016, section 4.1.1. Differs: no pooling after the last block. The moving averages of
-        the batch normalisation have momentum 0.9, so that they forget their initial values, of no
-        image, in a run of 100 steps; with Keras' 0.99 these still weigh 0.37.
+        NIPS 2016, section 4.1.1. Differs: no pooling after the last block, and the moving averages
+        forget their initial values in a run of 100 steps; with Keras' 0.99 these still weigh 0.37.
     """
     check(weights is None, "`small_cnn` has no pretrained weights", weights=weights)
     x, maps = layers.Rescaling(1 / 127.5, offset=-1.0)(inputs), []

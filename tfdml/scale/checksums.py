@@ -23,11 +23,7 @@ def sealed(content):
 
 
 def opened(text, path, remedy):
-    """The content of the text of a JSON file; without a checksum, as of earlier versions, as it is.
-
-    Raises a ValueError with the path and the remedy if it is no JSON object, or another than was
-    sealed.
-    """
+    """The content of the text of a JSON file; a ValueError with the remedy if it is damaged."""
     try:
         content = dict(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:

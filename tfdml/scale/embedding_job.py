@@ -46,10 +46,7 @@ def embed(program, settings, errors, version, collection, ray_engine=None):
 
 
 def embed_missing(collection, listing, batch_size, embedded):
-    """Embeds the images of the shards that do not exist, and writes each shard.
-
-    `embedded` makes of pieces `(ids, paths)` as many tables of `rows_of`, in their order.
-    """
+    """Embeds and writes the missing shards; `embedded` makes tables of `rows_of` of the pieces."""
     missing, size = set(collection.missing()), collection.shard_size
     shards = (each for each in enumerate(listing.shards(size)) if each[0] in missing)
     shards, asked = itertools.tee(shards)

@@ -12,12 +12,7 @@ _NOT_FINITE = "the model gives no finite embedding"
 
 
 class ImageModel:
-    """The signatures `read_images` and `embed_images` of one exported version.
-
-    Attributes:
-        dim: Length of an embedding.
-        batch_size: Images to read and embed at once.
-    """
+    """The signatures `read_images` and `embed_images` of one exported version."""
 
     def __init__(self, version):
         signatures = load_signatures(version)
@@ -34,9 +29,7 @@ class ImageModel:
     def read(self, contents):
         """Decodes n files, each given as bytes, or as a text, the reason why there are none.
 
-        Returns:
-            `(images, problems)`: (n, height, width, channels) float32, of any values for images
-            that cannot be read, and a list of n reasons, None for images that were read.
+        Returns the images, of any values where they cannot be read, and n reasons or None.
         """
         problems = {row: text for row, text in enumerate(contents) if isinstance(text, str)}
         outputs = None

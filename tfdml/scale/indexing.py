@@ -74,11 +74,7 @@ def damaged_files(folder):
 
 
 def build(collection, factory, *, parameters=None, training_rows=None, seed=0, overwrite=False):
-    """Builds the index of a `Collection` in its folder, `index/`, which appears whole.
-
-    The options are those of the command. Work that a killed process left behind is taken up again
-    if it is of the same settings. Returns whether there was anything to build.
-    """
+    """Builds what is missing of the index of a `Collection`; returns whether anything was."""
     collection.check_complete()
     made = _made(collection.dim, factory)
     ivf = faiss.try_extract_index_ivf(made)

@@ -17,10 +17,7 @@ _IDENTITY = ("format", "model", "dim", "shard_size", "list")
 
 
 def manifest_of(*, model, dim, shard_size, listing=None):
-    """What identifies embeddings: the fingerprint of their model, their length, and a `Listing`.
-
-    Without the listing, what is known before the images are listed.
-    """
+    """What identifies embeddings, as far as it is known before the images are listed, or all."""
     known = {"format": FORMAT, "model": model, "dim": dim, "shard_size": shard_size}
     if listing is None:
         return known

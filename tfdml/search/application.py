@@ -33,10 +33,7 @@ _HEADERS = {
 
 
 def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
-    """The WSGI application of a `PictureSearch`, whose answers have by default `neighbours` images.
-
-    `trusted_hosts` are the allowed names in the Host header; any if None.
-    """
+    """The WSGI application of a `PictureSearch`; without `trusted_hosts` any Host header is."""
     app: Any = flask.Flask(__name__, static_folder=None, template_folder=None)
     app.json.sort_keys = False
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes

@@ -65,10 +65,7 @@ class Catalogue:
         return ids[found], np.sqrt(squared[found].astype(np.float64))
 
     def matching(self, files):
-        """The catalogue without what is gone or changed in {name: `Stamp`}, and what it then lacks.
-
-        A changed image is both gone and new.
-        """
+        """The catalogue without what is gone or changed, and what it lacks of {name: `Stamp`}."""
         entries = {
             key: each for key, each in self.entries.items() if files.get(each.name) == each.stamp
         }

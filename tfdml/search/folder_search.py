@@ -17,14 +17,7 @@ _NEVER = Stamp(-1, -1)  # matches no file, so that an unreadable one is tried ag
 
 
 class ImageSearch(PictureSearch):
-    """Search by image in a folder. Searches may run concurrently, also during a refresh.
-
-    Args:
-        model: A `SearchModel`.
-        folder: Path of the images.
-        path: File of the index; loaded if it exists.
-        rerank: As in `PictureSearch`; if None, 100 for a model with a learned similarity.
-    """
+    """Search by image in a folder, also several at once and during a refresh."""
 
     def __init__(self, model, folder, path, *, rerank=None):
         if not pathlib.Path(folder).is_dir():
@@ -143,10 +136,7 @@ class ImageSearch(PictureSearch):
 
 
 def embedded(model, folder, files):
-    """Yields {name: `LeftOut`, or (`Entry`, row)} of batches of {name: `Stamp`} of a folder.
-
-    Files that vanished meanwhile are not among them.
-    """
+    """Yields {name: `LeftOut`, or (`Entry`, row)} of batches of {name: `Stamp`} of a folder."""
     done, pending, size = {}, [], 0
     for number, (name, stamp) in enumerate(files.items(), 1):
         try:

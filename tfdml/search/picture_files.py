@@ -92,10 +92,7 @@ def read_header(content):
 
 
 def thumbnail(content, side=320):
-    """A copy of at most this side as WebP; a JPEG is turned upright, as in the model.
-
-    Raises a `RejectedError` if the picture is cut off or otherwise broken.
-    """
+    """A copy of at most this side as WebP, upright; a `RejectedError` if the picture is broken."""
     try:
         picture = open_image(io.BytesIO(content))
         picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed

@@ -17,15 +17,7 @@ _PAIRS_AT_ONCE = 8192  # batch of the learned similarity
 
 
 class SearchModel(ImageModel):
-    """An `ImageModel` for search.
-
-    Attributes:
-        version: Path of the version's folder.
-        fingerprint: Text that identifies the network.
-        radius: The Euclidean norm of all embeddings if they share one, as in a normalised model;
-            otherwise None.
-        learned: Whether it has a learned similarity.
-    """
+    """An `ImageModel` for search; `radius` is the norm of all embeddings, None if they differ."""
 
     def __init__(self, version):
         super().__init__(version)

@@ -23,10 +23,7 @@ def listening(host, port):
 
 
 def serve(application, *, host, port, upload_bytes) -> Any:
-    """The server of waitress for an application; it listens, and answers once its `run` is called.
-
-    Uploads that are larger than `upload_bytes` are rejected before they are received.
-    """
+    """The server of an application, which answers once its `run` is called."""
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # otherwise it logs every wait
     return create_server(
         application,

@@ -18,10 +18,7 @@ _SHOWN = 20  # characters shown of the name of an image, from its end
 
 
 def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, seed=0):
-    """Plots histograms of the scores of positive and negative pairs, drawn at random.
-
-    One plot for the learned similarity, if any, one for the distance, and one for that at each
-    level of several; titles give the equal error rate of the pairs.
+    """Plots histograms of scores of random pairs: learned, and of the distance, also at each level.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b);
@@ -52,10 +49,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
 
 
 def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, seed=0):
-    """Draws a few random queries and their nearest images, as ranked by `rank`.
-
-    One row per query: its image, then the images found, best first, in solid green frames if of its
-    class and in dashed red ones if not; below each its score S, if any, and distance D.
+    """Draws random queries and their nearest images, in solid green frames if of their class.
 
     Source:
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.

@@ -48,19 +48,10 @@ def write_report(
 ):
     """Writes a report of an embedding as `index.html` in a folder; returns its path.
 
-    It works offline and has at most 10 MB, unless tens of thousands of small pictures need more.
-    Other arguments are those of `write_projector`.
-
-    Args:
-        scores: {name: number}; those named "recall@K" are marked on the curve of Recall@K.
-        per_query: {name: (n,) values in [0, 1]}, which order the queries.
-        ranking: `Ranking` of all rows by distance, to rank 100 or deeper, with nearest rows and a
-            histogram.
-        neighbours: (n, K) row numbers, as ranked by a learned similarity. Default: those of the
-            ranking, with its curve.
-        facts: {word: text} on the origin of the scores.
-        intervals, untrained: Of some of the scores: {name: (low, high)}, {name: number}.
-        seed: Seed of the random queries, and of the map and its sample.
+    It has at most 10 MB, unless tens of thousands of small pictures need more. `ranking` is of all
+    rows by distance, to rank 100 or deeper, with nearest rows and a histogram; `neighbours`, (n, K)
+    row numbers, are those of a learned similarity in their place. `per_query` orders the queries;
+    `facts` are on the origin of the scores. Other arguments are those of `write_projector`.
     """
     rows, intervals, class_names = len(labels), intervals or {}, class_names or {}
     curve, distances = {}, ranking.distances

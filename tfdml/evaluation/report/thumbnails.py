@@ -21,8 +21,6 @@ _SMALL_SIDE = 2 * _SIDES[0]  # pixels; more would fill the memory with photograp
 def thumbnails(picture_of, count, most_bytes, *, seed=0):
     """Scales pictures, uncropped on transparent cells, to the largest size within so many bytes.
 
-    The size is estimated from a few random pictures; if all together take more, the quality is
-    lowered. Only pictures of about 32 x 32 pixels at the lowest quality may exceed the limit.
     Returns {"width", "height" of a cell, "columns", "rows" of a sheet}, and the WebP sheets.
     """
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
