@@ -23,13 +23,13 @@ class DecodedImages:
         """The image of a row, by its part of the draws of a batch."""
         number, channels = row["number"], self._reader.image_size[2]
         # TensorFlow never forgets a NumPy function: it must not hold the images.
-        get, keep = weakref.WeakMethod(self._get), weakref.WeakMethod(self._keep)
-        kept = tf.numpy_function(lambda *place: get()(*place), [number, channels], tf.uint8)
+        mine = weakref.proxy(self)
+        kept = tf.numpy_function(lambda *place: mine._get(*place), [number, channels], tf.uint8)
         pixels = tf.cond(
             tf.size(kept) > 0,
             lambda: kept,
             lambda: tf.numpy_function(
-                lambda *found: keep()(*found), [number, self._decoded(row)], tf.uint8
+                lambda *found: mine._keep(*found), [number, self._decoded(row)], tf.uint8
             ),
         )
         return self._after.image({"pixels": tf.ensure_shape(pixels, (None, None, channels))}, draws)
