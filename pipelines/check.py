@@ -2,11 +2,16 @@
 
     python -m pipelines.check --dataset cub200 --data_dir CUB_200_2011
     python -m pipelines.check --dataset folder --data_dir photos --boxes boxes.csv
+    python -m pipelines.check --dataset folder --data_dir photos --duplicates twice.csv
 
 Decodes every image on all cores and prints each one that is missing, cut off or not an image, with
 its size and the reason. Repair or replace these, or leave them out of a run with
 --skip_invalid true. Readable files are remembered by path, size and modification time in the folder
 tfdml of $XDG_CACHE_HOME, or of ~/.cache, so a second check takes seconds.
+
+--duplicates also looks for images that are there twice, as the same file, encoded anew, resized or
+mirrored, and for tiny, very long and plain ones, and writes them to a CSV file, with the columns
+path,finding,score,suggestion,other, which --exclude of train.py and evaluate.py reads.
 
 Exit status: 0 if nothing is found; 1 if something is found that --skip_invalid would leave out, as
 an image that cannot be read or a training class with a single image; 2 if the dataset cannot be
@@ -14,13 +19,17 @@ listed.
 """
 
 import argparse
+import collections
 import functools
 import os
+import pathlib
 import warnings
 
 import pipelines
+from pipelines.corrections import EXCLUDE, write_corrections
 from pipelines.invalid import Invalid
 from tfdml.command_line import fail, one_sentence
+from tfdml.files import check_file
 from tfdml.quiet import keep_printing
 
 PROGRAM = "pipelines.check"
@@ -30,15 +39,22 @@ STOPPED = "stopped: run the same command again"
 
 def main(arguments=None):
     keep_printing()
-    given = parser_of(PROGRAM, __doc__).parse_args(arguments)
+    parser = parser_of(PROGRAM, __doc__)
+    explained = "CSV file for images that are there twice and odd ones"
+    parser.add_argument("--duplicates", type=os.path.expanduser, metavar="FILE", help=explained)
+    given = parser.parse_args(arguments)
     with one_sentence(PROGRAM, *CAUGHT, stopped=STOPPED):
-        found, images = check(given.dataset, given.data_dir, given.boxes)
+        if given.duplicates:
+            check_file(duplicates=pathlib.Path(given.duplicates))
+        found, split = check(given.dataset, given.data_dir, given.boxes)
+        if given.duplicates and split:
+            print(write_duplicates(split.images, given.data_dir, given.duplicates))
     for sentence in found:
         print(sentence)
     if found:
         print("Repair what was found, or skip it with --skip_invalid true")
         raise SystemExit(1)
-    print(f"All {images:,} images can be read")
+    print(f"All {len(split.labels):,} images can be read")
 
 
 def parser_of(program, description):
@@ -60,13 +76,12 @@ def parser_of(program, description):
 
 
 def check(name, data_dir=None, boxes=None):
-    """What `skip_invalid` would leave out, with why the rest is no dataset; how many are left."""
-    rest, images = [], 0
+    """What `skip_invalid` would leave out, with why the rest is no dataset; the `Split` left."""
+    rest, split = [], None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Invalid)
         try:
             split = pipelines.load(name, data_dir, skip_invalid=True, boxes=boxes).both()
-            images = len(split.labels)
         except ValueError as error:
             if not any(isinstance(warning.message, Invalid) for warning in caught):
                 raise
@@ -76,9 +91,27 @@ def check(name, data_dir=None, boxes=None):
         if other.message not in invalid:
             warnings.warn(other.message, stacklevel=2)
     found = [f"{each.what}: {item}" for each in invalid for item in each.items]
-    if images and (split.holds_records or not split.holds_paths):
+    if split and (split.holds_records or not split.holds_paths):
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
-    return found + rest, images
+    return found + rest, split
+
+
+def write_duplicates(paths, folder, file):
+    """Writes what `find_duplicates` finds as a table; returns a sentence on it."""
+    from pipelines.duplicates import find_duplicates  # imports SciPy
+
+    lines, counts = [], collections.Counter()
+    names = [
+        os.path.relpath(path, os.path.dirname(folder) if os.path.isfile(folder) else folder)
+        for path in paths
+    ]
+    for row, finding, score, other in find_duplicates(paths):
+        counts[finding] += 1
+        beside = ("look", other) if finding == "odd" else (EXCLUDE, names[other])
+        lines.append((names[row], finding, f"{score:.4f}", *beside))
+    write_corrections(file, lines)
+    found = ", ".join(f"{count:,} {finding}" for finding, count in sorted(counts.items()))
+    return f"Found twice or odd: {found or 'none'}. {file}"
 
 
 if __name__ == "__main__":

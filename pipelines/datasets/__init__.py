@@ -50,7 +50,15 @@ def is_listed(name, data_dir=None, skip_invalid=False):
     return entry_of(name) not in READ and (missing or not skip_invalid)
 
 
-def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
+def load(
+    name,
+    data_dir=None,
+    skip_invalid=False,
+    training=True,
+    boxes=None,
+    exclude=None,
+    relabel=None,
+):
     """Loads a dataset with disjoint training and test classes: a `Dataset`.
 
     Args:
@@ -64,10 +72,12 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
         training: Whether to train on the training classes; if not, they may have a single image.
         boxes: Crops each image to its box: `annotated` for the boxes of the dataset, or a CSV file
             with the lines `path,x1,y1,x2,y2`; `pipelines/boxes.py` has the details.
+        exclude, relabel: CSV files of images to leave out and of new labels, such as the task
+            `audit` of `evaluate.py` writes; `pipelines/corrections.py` has the details.
 
     Raises:
         ValueError: If the name is unknown, or the images or boxes are not as expected.
-        FileNotFoundError: If the folder, files in it or the file of `boxes` are missing.
+        FileNotFoundError: If the folder, files in it or one of the CSV files are missing.
     """
     if name.startswith(TFDS):
         module, options = "tfds_images", {"name": name.removeprefix(TFDS)}
@@ -88,10 +98,18 @@ def load(name, data_dir=None, skip_invalid=False, training=True, boxes=None):
         if not pathlib.Path(boxes).is_file():
             expected = "`boxes` must be `annotated` or an existing CSV file"
             raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
+    files = {"exclude": exclude, "relabel": relabel}
+    for option, path in files.items():
+        if path is not None and not pathlib.Path(path).is_file():
+            expected = f"`{option}` must be an existing CSV file"
+            raise FileNotFoundError(f"{expected}. Received: {option}={str(path)!r}")
     dataset = _module(module).load(data_dir, skip_invalid, training, **options)
-    if boxes is None or annotated:
+    if boxes is not None and not annotated:
+        dataset = importlib.import_module("pipelines.boxes").with_boxes(dataset, boxes, data_dir)
+    if exclude is None and relabel is None:
         return dataset
-    return importlib.import_module("pipelines.boxes").with_boxes(dataset, boxes, data_dir)
+    corrections = importlib.import_module("pipelines.corrections")
+    return corrections.corrected(dataset, data_dir, **files)
 
 
 def _module(name):

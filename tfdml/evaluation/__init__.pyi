@@ -12,6 +12,8 @@ from .comparison import load_queries as load_queries
 from .comparison import macro_average as macro_average
 from .comparison import paired_bootstrap as paired_bootstrap
 from .comparison import save_queries as save_queries
+from .findings import Finding as Finding
+from .findings import audit as audit
 from .inputs import apart as apart
 from .levels import average_views as average_views
 from .levels import first_dims as first_dims

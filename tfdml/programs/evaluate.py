@@ -12,8 +12,8 @@
     tfdml-evaluate saved_models/glyphs_lifted --embeddings glyphs.npz
     tfdml-evaluate --embeddings made_by_anything.npz
 
-The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm`, `zero_shot` or
-`open_set`; each has a `--help` of its own. The scores are printed and written to
+The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm`, `zero_shot`,
+`open_set` or `audit`; each has a `--help` of its own. The scores are printed and written to
 runs/NAME/evaluation.json, of other images than those of the training to
 evaluation_DATASET_FOLDER.json, or to --out. --report makes a page to look at. --embeddings keeps
 the embeddings in a file, or scores those of a file without a model. `compare` shows runs that were
@@ -99,7 +99,9 @@ def score(options, embedded):
     """Writes and prints the scores; returns them, and what else a report shows."""
     model, images = embedded.model, embedded.images
     results = scoring.TASKS[options.task](embedded, options)
-    found = {name: results.pop(name) for name in ("per_query", "ranking") if name in results}
+    found = {
+        name: results.pop(name) for name in ("per_query", "ranking", "found") if name in results
+    }
     score_files.write_scores(embedded, options, results)
     if "per_query" in found:
         score_files.write_queries(options, images, found["per_query"])

@@ -3,7 +3,7 @@
 import pathlib
 
 from tfdml.evaluation.metrics import named_recalls, without_twins
-from tfdml.runs.task_options import CHANGING
+from tfdml.runs.task_options import CHANGING, OF_FILES
 
 _COMPARED = {
     "reranking": "Reranked candidates and a ranking of all images",
@@ -57,6 +57,9 @@ def results_text(results):
         if name in results:
             lines.append(f"\n{compared}, on {results[name]['queries']:,} queries:")
             lines.append(scores_table(results[name]))
+    if "findings" in results:
+        counts = (f"{name:>12}  {count:,}" for name, count in results["findings"].items())
+        lines += ["\nFindings:", *counts]
     if "approximate" in results:
         lines.append(_approximate_text(results["approximate"]))
     return "\n".join(lines)
@@ -125,7 +128,7 @@ def page_facts(options, model, images):
         "images": _counts(images.split) + dataset,
         "ranked by": "distance" if options.rank_by == "distance" else "the learned similarity",
     }
-    changed = options.changed(("boxes", *CHANGING))
+    changed = options.changed((*OF_FILES, *CHANGING))
     facts |= {name.replace("_", " "): getattr(options, name) for name in changed}
     recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
     facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}

@@ -22,9 +22,17 @@ USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
-OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "image_size", "warp_size", "keep_aspect")
-OF_IMAGES += ("trim_white", "mean_image", "augmentation", "backbone", "weights", "init_from")
-OF_IMAGES += ("views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
+OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "exclude", "relabel", "image_size", "warp_size")
+OF_IMAGES += (
+    "keep_aspect",
+    "trim_white",
+    "mean_image",
+    "augmentation",
+    "backbone",
+    "weights",
+    "init_from",
+)
+OF_IMAGES += ("init_from", "views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
 OF_IMAGES += ("export_options",)
 OF_FROZEN = (*OF_IMAGES, "dataset", "tune", "lora_rank", "embedding_dim", "steps", "seed", "run")
 OF_FROZEN += ("validation_share",)
@@ -50,6 +58,9 @@ class Recipe(Settings):
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`. Images are cropped to their boxes in
             training and in scoring.
+        exclude, relabel: CSV files of images to leave out and of new labels, such as
+            `tfdml-evaluate audit` writes: with a column `path`, relative to `data_dir`, and
+            `suggestion`, which is `exclude` or `relabel CLASS`; other lines are ignored.
         image_size: Side of the square images in pixels; the preset's or the dataset's own if not
             given.
         warp_size: Side in pixels to which images are first resized, regardless of their aspect
@@ -152,7 +163,13 @@ class Recipe(Settings):
     """
 
     paths: ClassVar = PATHS
-    nullable: ClassVar = ("boxes", "mean_image", "weights")  # where a file states another value
+    nullable: ClassVar = (
+        "boxes",
+        "exclude",
+        "mean_image",
+        "relabel",
+        "weights",
+    )  # where a file states another value
     options_of: ClassVar = {"export_options": ExportOptions}
 
     loss: str = "lifted"
@@ -161,6 +178,8 @@ class Recipe(Settings):
     data_dir: str | None = None
     skip_invalid: bool = False
     boxes: str | None = None
+    exclude: str | None = None
+    relabel: str | None = None
     image_size: PositiveInt | None = None
     warp_size: PositiveInt | None = None
     keep_aspect: bool = False

@@ -11,6 +11,7 @@ from tfdml.command_line import program_name
 from tfdml.models.backbones import check_colour
 from tfdml.quiet import import_tensorflow
 from tfdml.runs.recipe import CLASS_SAMPLERS, FEATURES
+from tfdml.runs.task_options import OF_FILES
 from tfdml.serving.options import export_options
 
 
@@ -33,7 +34,7 @@ def load_images(recipe, fold=None):
 
     Classes to test on are not looked at where others are held out.
     """
-    options = {"skip_invalid": recipe.skip_invalid, "boxes": recipe.boxes}
+    options = {name: getattr(recipe, name) for name in ("skip_invalid", *OF_FILES)}
     if recipe.dataset.startswith(FEATURES):
         dataset = runs.dataset_of_features(recipe.dataset)
     else:

@@ -9,13 +9,14 @@ import pathlib
 from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.files import as_file_name, check_file, identity, shortened, write_text
+from tfdml.runs.task_options import OF_FILES
 
 # Options whose values, where they are not the default, are in the name of a file, in this order.
 _NAMED = (
     *("gallery", "index", "index_parameters", "rerank", "rank_by", "hierarchy", "unseen_share"),
     *("placement", "shots", "renormalize_means", "cluster_by", "restarts", "draws", "seed"),
     "false_alarm_rate",
-    *("dataset", "data_dir", "boxes", "split", "level_weights", "levels", "dims", "crops"),
+    *("dataset", "data_dir", *OF_FILES, "split", "level_weights", "levels", "dims", "crops"),
     "mirror",
 )
 _WORDS = {  # for those that are not `name_value`
@@ -28,6 +29,8 @@ _WORDS = {  # for those that are not `name_value`
     "renormalize_means": lambda _: "unit_means",
     "data_dir": lambda folder: pathlib.Path(folder).resolve().name,
     "boxes": lambda file: f"in_{pathlib.Path(file).stem}",
+    "exclude": lambda file: f"without_{pathlib.Path(file).stem}",
+    "relabel": lambda file: f"relabelled_{pathlib.Path(file).stem}",
     "level_weights": lambda weights: "_".join(["weights", *(f"{each:g}" for each in weights)]),
     "mirror": lambda _: "mirror",
 }
@@ -43,7 +46,7 @@ def path_of(options, model):
     unnamed = {"split"} if options.split == "test" else set()
     if model.was_trained_on(options):
         unnamed |= {"dataset", "data_dir"}
-        unnamed |= {"boxes"} if options.boxes == model.recipe.get("boxes") else set()
+        unnamed |= {n for n in OF_FILES if getattr(options, n) == model.recipe.get(n)}
     if not options.gallery:
         unnamed |= {"index", "index_parameters"}
     if options.rank_by == "distance" or options.rerank:

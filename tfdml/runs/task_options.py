@@ -11,7 +11,8 @@ CHANGING = ("crops", "mirror", "levels", "level_weights", "dims")  # what change
 STORED = "stored"  # `index` of the index in the folder of the gallery
 BY_DISTANCE = "`{name}` is for `rank_by` distance"
 _OF_EXPORT = ("export_options", "export_classes", "export_gallery")
-OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", "boxes", "crops", "mirror")
+OF_FILES = ("boxes", "exclude", "relabel")  # CSV files that `pipelines.load` reads
+OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", *OF_FILES, "crops", "mirror")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Scoring(Settings):
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`: images are cut to their boxes. If not
             given, those of the training to the boxes of the training.
+        exclude, relabel: CSV files of images to leave out and of new labels, such as the task
+            `audit` writes, with a column `path`, relative to `data_dir`, and `suggestion`; those of
+            the training if not given.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of the training's
             `warp_size`, or without one of 8 / 7 of the sides; 10 for these and their mirror images.
             Their embeddings, to unit length, are averaged, each level for itself.
@@ -59,7 +63,7 @@ class Scoring(Settings):
 
     task: ClassVar[str]
     neighbours: ClassVar[tuple] = (1, 5)
-    paths: ClassVar[tuple] = ("model", "embeddings", "data_dir", "boxes", "out")
+    paths: ClassVar[tuple] = ("model", "embeddings", "data_dir", *OF_FILES, "out")
     omissible: ClassVar[tuple] = ("model",)
     rank_by = "distance"  # these are fields of some tasks
     draws = export = gallery = index = report = rerank = None
@@ -71,6 +75,8 @@ class Scoring(Settings):
     split: Literal["test", "validation", "train", "all"] | None = None
     skip_invalid: bool | None = None
     boxes: str | None = None
+    exclude: str | None = None
+    relabel: str | None = None
     crops: Literal[1, 5, 10] = 1
     mirror: bool = False
     batch_size: PositiveInt | None = None
@@ -290,7 +296,33 @@ class OpenSet(Scoring):
         self.check_default(("k",), "`{name}` is not for the task open_set")
 
 
-TASKS = {kind.task: kind for kind in (Retrieval, OnePerClass, NearestClassMean, ZeroShot, OpenSet)}
+@dataclasses.dataclass(frozen=True)
+class Audit(Scoring):
+    """What is wrong with the images: duplicates, leaks, labels, outliers, classes.
+
+    The docstring of `tfdml.evaluation.audit` defines each. The findings are written to a CSV file
+    beside the scores, with the columns `path,finding,score,suggestion,other`, the surest first;
+    `--exclude` and `--relabel` of `tfdml-train` and of this program read it. All images are looked
+    at if `split` is not given.
+
+    Args:
+        report: Folder for a page with the pictures of the findings, `index.html`.
+    """
+
+    task: ClassVar[str] = "audit"
+    paths: ClassVar[tuple] = (*Scoring.paths, "report")
+
+    report: str | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.check_default(("k",), "`{name}` is not for the task audit")
+        if self.split is None and self.model is not None:
+            object.__setattr__(self, "split", "all")
+
+
+_KINDS = (Retrieval, OnePerClass, NearestClassMean, ZeroShot, OpenSet, Audit)
+TASKS = {kind.task: kind for kind in _KINDS}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,7 @@ from tfdml.files import read_text
 
 FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
-PATHS = ("boxes", "data_dir", "init_from", "mean_image", "weights")
+PATHS = ("boxes", "data_dir", "exclude", "init_from", "mean_image", "relabel", "weights")
 _WORDS = ("annotated", "imagenet")  # which they may be instead
 TRAINING = ("trained_classes", "recipe", "scores", "precision_scores")
 

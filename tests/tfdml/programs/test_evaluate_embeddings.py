@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -105,6 +106,34 @@ def test_known_classes_or_none_are_decided_by_rules_of_other_classes(capsys):
     for row, found in {**expected["methods"], **expected["rules"]}.items():
         assert re.search(rf"^{row} .*  {found['dir']:.4f}", printed, re.MULTILINE)
     assert Image.open("page/reliability.png").size == (500, 500)
+
+
+def test_an_audit_writes_a_table_that_a_further_score_takes(colours, capsys):
+    photos, version = colours
+    shutil.copytree(photos, "photos")
+    first, *_, other = sorted(pathlib.Path("photos").iterdir())
+    image = sorted(first.iterdir())[0]
+    shutil.copy(image, other / "leak.png")
+    options = ["--dataset", "folder", "--data_dir", "photos", "--split", "all"]
+    evaluate.main(["audit", str(version), *options[:4], "--report", "page", "--out", "audit.json"])
+    lines = pathlib.Path("audit.csv").read_text().splitlines()
+    assert lines[:2] == [
+        "path,finding,score,suggestion,other",
+        f"{image.relative_to('photos')},leak,1.0000,exclude,{other.name}/leak.png",
+    ]
+    content = json.loads(pathlib.Path("audit.json").read_text())
+    counts = content["findings"]
+    assert sum(counts.values()) == len(lines) - 1
+    assert f"leak  {counts['leak']}" in capsys.readouterr().out
+    page = pathlib.Path("page/index.html").read_text()
+    assert page.count("<img") >= 2
+    assert f"{other.name}/leak.png" in page
+    pathlib.Path("leak.csv").write_text("\n".join(lines[:2]))
+    images = len(list(pathlib.Path("photos").glob("*/*.png")))
+    evaluate.main([str(version), *options, "--exclude", "leak.csv", "--out", "rest.json"])
+    assert f"on {images - 1} images" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        evaluate.main(["audit", "--embeddings", "x.npz", "--k", "1"])
 
 
 def test_stored_queries_search_among_the_other_rows(capsys):

@@ -8,6 +8,7 @@ from tfdml.evaluation.metrics import Metrics, without_twins
 from tfdml.evaluation.report import figures
 from tfdml.evaluation.report.page import write_report
 from tfdml.runs.printed import page_facts, page_title
+from tfdml.runs.scoring.audited import write_page
 from tfdml.runs.scoring.tasks import NEAREST, has_pairs_of_both_kinds
 from tfdml.runs.task_options import CHANGING
 
@@ -19,6 +20,9 @@ def draw(embedded, options, results):
         path = pathlib.Path(options.report, "reliability.png")
         return figures.plot_reliability(results["reliability"], path)
     images, model = embedded.images, embedded.model
+    picture = pictures_of(images.split)
+    if options.task == "audit":
+        return write_page(results["found"], images, options, picture)
     facts = page_facts(options, model, images)
     split, folder, seed = images.split, pathlib.Path(options.report), {"seed": options.seed}
     data, ids = (embedded.embeddings, split.labels), images.ids(options)
@@ -40,12 +44,6 @@ def draw(embedded, options, results):
     if not per_query:
         per_query = Metrics.of(None, options.k, most).values(ranking)
         facts["below the scores"] = "all images among themselves, by distance"
-
-    def picture(row):
-        """The image of a row, at its own size."""
-        rows = rows_of(split.subset([row]))
-        rows = with_contents(rows) if split.holds_records else rows
-        return read({name: values[0] for name, values in rows.items()}, 3)
 
     page = write_report(
         *data,
@@ -71,3 +69,14 @@ def draw(embedded, options, results):
     names = {"class_names": split.class_names, "image_names": ids}
     evaluation.write_projector(folder / "projector", *data, **names, picture_of=picture)
     return page
+
+
+def pictures_of(split):
+    """A function from a row number to its (height, width, 3) uint8 image, at its own size."""
+
+    def picture(row):
+        rows = rows_of(split.subset([row]))
+        rows = with_contents(rows) if split.holds_records else rows
+        return read({name: values[0] for name, values in rows.items()}, 3)
+
+    return picture

@@ -15,6 +15,7 @@ from tfdml.checks import check
 from tfdml.files import copies
 from tfdml.runs.recipe import FEATURES
 from tfdml.runs.run_images import warn_of_trained
+from tfdml.runs.task_options import OF_FILES
 
 
 class Images(NamedTuple):
@@ -69,16 +70,19 @@ def load_images(options, model):
         return _stored_images(model.stored, options)
     expectation = "`dataset` must be of images; features are scored by `evaluate.py --embeddings`"
     check(not options.dataset.startswith(FEATURES), expectation, dataset=options.dataset)
-    kept = {"skip_invalid": options.skip_invalid, "boxes": options.boxes}
+    kept = {name: getattr(options, name) for name in ("skip_invalid", *OF_FILES)}
     kept["training"] = options.split in ("train", "validation")
     dataset = pipelines.load(options.dataset, options.data_dir, **kept)
     dataset.train.check_one_label("images to score by tfdml-evaluate")
     split, queries = _chosen(options.split, model, dataset)
+    images = Images(split, queries if options.task == "retrieval" else None, dataset)
+    if options.task == "audit":  # which finds what the warnings are of
+        return images
     if model.recipe.get("dataset") == options.dataset and options.split != "train":
         warn_of_trained("evaluate", model.metadata.get("trained_classes") or [], split)
     if files := files_of(split):
         warn_of_copies(files, files, "images to score")
-    return Images(split, queries if options.task == "retrieval" else None, dataset)
+    return images
 
 
 def files_of(split):
@@ -104,7 +108,7 @@ def _stored_images(stored, options):
     ids = np.arange(len(labels)).astype(str) if stored.ids is None else stored.ids
     split = pipelines.Split(ids, stored.labels if names is None else labels, names)
     retrieval = options.task == "retrieval"
-    if retrieval and options.report:
+    if options.report and options.task in ("retrieval", "audit"):
         lost = next(filterfalse(os.path.isfile, ids.tolist()), None)
         expectation = (
             f"`report` needs `ids` in `embeddings` that are paths of images; {lost!r} is none"

@@ -12,7 +12,7 @@ from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.run_images import preprocessing_of
 from tfdml.runs.stored import read_embeddings
-from tfdml.runs.task_options import CHANGING
+from tfdml.runs.task_options import CHANGING, OF_FILES
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import name_of
@@ -101,12 +101,13 @@ def completed(options, model):
         data_dir = options.data_dir or model.recipe["data_dir"]
         options = dataclasses.replace(options, dataset=model.recipe["dataset"], data_dir=data_dir)
     recipe = model.recipe if model.was_trained_on(options) else {}
-    shared, boxes = bool(recipe.get("validation_share")), options.boxes or recipe.get("boxes")
+    shared = bool(recipe.get("validation_share"))
+    files = {name: getattr(options, name) or recipe.get(name) for name in OF_FILES}
     skip_invalid = options.skip_invalid
     if skip_invalid is None:
         skip_invalid = bool(recipe.get("skip_invalid"))
     split = options.split or ("validation" if shared else "test")
-    options = dataclasses.replace(options, split=split, skip_invalid=skip_invalid, boxes=boxes)
+    options = dataclasses.replace(options, split=split, skip_invalid=skip_invalid, **files)
     images, at_hand = {
         "train": ("the training", recipe),
         "validation": ("a training with --validation_share", shared),
@@ -124,7 +125,7 @@ def untrained_scores(options, model, images):
         and model.was_trained_on(options)
         and options.rank_by == "distance"
         and options.split == trained.get("scored_classes")
-        and options.boxes == recipe.get("boxes")
+        and all(getattr(options, name) == recipe.get(name) for name in OF_FILES)
         and trained.get("scored_images", images) == images
         and not options.changed(CHANGING)
     )

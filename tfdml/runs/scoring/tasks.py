@@ -16,6 +16,7 @@ from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of
 from tfdml.evaluation.random_draws import average
 from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
 from tfdml.runs import scoring
+from tfdml.runs.scoring.audited import audit_images
 from tfdml.runs.scoring.embedded import joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
 from tfdml.runs.scoring.scored_images import Images, training_split
@@ -39,6 +40,9 @@ def prepare(options, model, images):
     """The options, with all `k` that there are if none was given, and the images, checked."""
     if options.task == "open_set":
         check_classes(images.labels)
+    if options.task == "audit":
+        check(len(images.labels) > 2, "an audit needs 3 images or more", images=len(images.labels))
+    if options.task in ("open_set", "audit"):
         return options, images
     what, most = "means", images.split.num_classes
     if options.task == "zero_shot":
@@ -274,4 +278,5 @@ TASKS = {
     "ncm": nearest_class_mean,
     "zero_shot": zero_shot,
     "open_set": open_set,
+    "audit": audit_images,
 }

@@ -1,0 +1,99 @@
+"""Corrections of a dataset: images left out and labels changed, by CSV files."""
+
+import csv
+import dataclasses
+import os
+import pathlib
+
+import numpy as np
+
+from tfdml.checks import Bare, check
+from tfdml.files import identity, read_table, replacing
+from tfdml.quiet import warn
+
+COLUMNS = ("path", "finding", "score", "suggestion", "other")
+EXCLUDE, RELABEL = "exclude", "relabel "  # suggestions of an audit, the latter before a class
+
+
+def corrected(dataset, data_dir, exclude=None, relabel=None):
+    """The dataset without some images, and with other labels of some.
+
+    Both are CSV files with a column `path`, relative to `data_dir`, the folder of the dataset or a
+    file in it, such as `evaluate.py audit` writes. With a column `suggestion`, `exclude` takes the
+    lines where it is `exclude`, and `relabel` those where it is `relabel` and the name of a class;
+    without, all lines, and of `relabel` the name in a column `label`. An image with a new label
+    goes to the split that has its class. A training class that keeps one image goes too.
+
+    Raises:
+        FileNotFoundError, ValueError: If a file is not so, or names no image or class of these.
+    """
+    joined, names = dataset.both(), list(dataset.splits)
+    sizes = [len(split.labels) for split in dataset.splits.values()]
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    in_files = joined.holds_paths and not joined.holds_records
+    check(in_files, "corrections are for images in files", dataset=dataset.name)
+    joined.check_one_label("images to correct")
+    rows = {identity(path): row for row, path in enumerate(joined.images)}
+    labels, kept = joined.labels.copy(), np.ones(len(joined.labels), bool)
+    if relabel:
+        ids = dict(zip(joined.names, joined.classes.tolist(), strict=True))
+        for row, name, where in _lines(relabel, "label", RELABEL, rows, data_dir):
+            check(name in ids, f"{where}: a new label must be a class of the dataset", label=name)
+            labels[row] = ids[name]
+        homes = [np.isin(labels, split.classes) for split in dataset.splits.values()]
+        own = np.choose(places, homes)
+        places = np.where(own, places, np.argmax(homes, axis=0))
+    if exclude:
+        kept[[row for row, *_ in _lines(exclude, None, EXCLUDE, rows, data_dir)]] = False
+    training = labels[kept & (places == 0)]
+    classes, counts = np.unique(training, return_counts=True)
+    single = np.isin(labels, classes[counts == 1]) & (places == 0)
+    if (single & kept).any():
+        warn(f"{(single & kept).sum():,} training classes with one image are left out")
+    kept &= ~single
+    changed = {"labels": labels}
+    if joined.super_labels is not None:
+        first = dict(zip(joined.labels.tolist(), joined.super_labels.tolist(), strict=True))
+        changed["super_labels"] = np.array([first[label] for label in labels.tolist()])
+    joined = dataclasses.replace(joined, **changed)
+    splits = {name: joined.subset(kept & (places == i)) for i, name in enumerate(names)}
+    return dataclasses.replace(dataset, **splits)
+
+
+def write_corrections(path, lines):
+    """Writes a table of corrections, with the `COLUMNS`."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as unfinished, unfinished.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
+
+
+def _lines(path, column, suggestion, rows, data_dir):
+    """Triples of a row, its cell or what its suggestion says, and the place in the file."""
+    folder = pathlib.Path(os.path.expanduser(data_dir))
+    folder = folder.parent if folder.is_file() else folder
+    names, lines = read_table(path)
+    wanted = "suggestion" if "suggestion" in names else column
+    columns = [name for name in ("path", wanted) if name]
+    expected = f"{path} must have the columns path and {column or 'suggestion'}"
+    if not set(columns) <= set(names):
+        raise ValueError(f"{expected}. Received: {','.join(names)!r}")
+    found, unknown = [], []
+    for where, cells in lines:
+        check(len(cells) == len(names), f"{where} must have {len(names)} cells", cells=len(cells))
+        line = dict(zip(names, cells, strict=True))
+        text = line[wanted] if wanted else ""
+        if wanted == "suggestion":
+            if not text.startswith(suggestion):
+                continue
+            text = text.removeprefix(suggestion)
+        row = rows.get(identity(folder / os.path.expanduser(line["path"])))
+        if row is None:
+            unknown.append(line["path"])
+        else:
+            found.append((row, text, where))
+    if unknown:
+        what = f"{len(unknown):,} images of {path} are not in the dataset"
+        check(found, f"{what}, none is", first=Bare(unknown[0]))
+        warn(f"{what}, such as {unknown[0]}")
+    return found

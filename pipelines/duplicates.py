@@ -1,0 +1,98 @@
+"""Images that are there twice, and odd ones, as their pixels show it: no model is needed."""
+
+import hashlib
+import io
+import os
+import warnings
+
+import numpy as np
+import scipy.fft
+from PIL import Image
+
+from pipelines.records import read
+from tfdml.images.image_headers import open_image
+from tfdml.quiet import progress
+from tfdml.threads import in_order
+
+_SIDE, _LOW = 32, 8  # pixels of the picture that is hashed, its lowest frequencies
+_BITS = 6  # of 64 that may differ between near-duplicates
+_TINY, _LONG, _FLAT = 32, 4.0, 2.0  # shorter side in pixels, aspect, deviation of the grey values
+_PAIRS = 2**24  # compared at once
+
+
+def find_duplicates(paths):
+    """Finds images of one content, near-duplicates and odd images.
+
+    Near-duplicates differ in at most 6 of the 64 bits of a perceptual hash, or in those of the hash
+    of one and the mirror image of the other: the signs of the lowest frequencies of the discrete
+    cosine transform of 32 x 32 grey pixels, beside their median. It holds for images that are
+    encoded anew, resized or mirrored, and for small cuts at best; the task `audit` of
+    `evaluate.py` finds more.
+
+    Returns:
+        Triples (row, finding, score, other) in the order of the rows: "identical" and "near" with
+        the earlier row beside it and the share of equal bits, "odd" with the reason and 1.0.
+    """
+    contents, hashes, mirrored, found = {}, [], [], []
+    seen = in_order(_look, paths, 1 + (os.cpu_count() or 1))
+    for row, (digest, bits, reason) in enumerate(
+        progress("Looking at images", seen, total=len(paths))
+    ):
+        first = contents.setdefault(digest, row)
+        if first != row:
+            found.append((row, "identical", 1.0, first))
+        if reason:
+            found.append((row, "odd", 1.0, reason))
+        same = first != row or reason == "one colour"
+        hashes.append(None if same else bits[0])
+        mirrored.append(None if same else bits[1])
+    rows = np.array([row for row, bits in enumerate(hashes) if bits is not None], int)
+    if len(rows):
+        codes, turned = (np.array([each[row] for row in rows]) for each in (hashes, mirrored))
+        found += _near(rows, codes, turned)
+    return sorted(found, key=lambda each: each[0])
+
+
+def _near(rows, codes, turned):
+    """The nearest earlier row of each, if it is near enough."""
+    step = max(1, _PAIRS // len(rows))
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        differing = np.minimum(
+            np.bitwise_count(codes[some, None] ^ codes),
+            np.bitwise_count(turned[some, None] ^ codes),
+        )
+        later = np.arange(len(rows)) >= np.arange(start, start + len(differing))[:, None]
+        differing[later] = 64
+        nearest = differing.argmin(axis=1)
+        for place in np.flatnonzero(differing.min(axis=1) <= _BITS):
+            score = 1 - differing[place, nearest[place]] / 64
+            yield int(rows[start + place]), "near", float(score), int(rows[nearest[place]])
+
+
+def _look(path):
+    """Digest of the content of a file, its hash and that of the mirror image, why it is odd."""
+    contents = read(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, for what others have checked
+        image = open_image(io.BytesIO(contents))
+        width, height = image.size
+        image.draft("L", (_SIDE, _SIDE))
+        grey = image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX)
+    pixels = np.asarray(grey, np.float32)
+    low = scipy.fft.dctn(pixels, norm="ortho")[:_LOW, :_LOW]
+    signs = np.where(np.arange(_LOW) % 2, -1, 1)
+    bits = [_packed(low), _packed(low * signs)]
+    reason = ""
+    if pixels.std() < _FLAT:
+        reason = "one colour"
+    elif min(width, height) < _TINY:
+        reason = f"{width} x {height} pixels"
+    elif max(width, height) > _LONG * min(width, height):
+        reason = f"{width} x {height} pixels, aspect above {_LONG:g}"
+    return hashlib.sha256(contents).digest(), bits, reason
+
+
+def _packed(low):
+    values = low.reshape(-1)[1:]  # without the mean
+    return np.packbits(np.append(values > np.median(values), False)).view(np.uint64)[0]
