@@ -27,16 +27,3 @@ def test_reads_makes_and_types_off_the_names(types, tmp_path, capsys):
         assert parents[name] == (above if types else above[:1])
     assert parents["Land Rover"] == ("car",)
     assert "car" not in parents
-
-
-def test_rejects_other_names_and_files_that_exist(tmp_path, capsys):
-    (tmp_path / "cars" / "poodle").mkdir(parents=True)
-    out = tmp_path / "hierarchy.csv"
-    with pytest.raises(SystemExit, match="2"):
-        cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
-    assert "named like 012.Make_Model_Type_2008. Received: poodle" in capsys.readouterr().err
-    assert not out.exists()
-    out.touch()
-    with pytest.raises(SystemExit, match="2"):
-        cars196_hierarchy.main([str(tmp_path / "cars"), str(out)])
-    assert "hierarchy.csv exists: choose another name" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_a_preset_gives_its_features_in_the_scale_of_its_colours(preset, images)
 def test_an_embedder_trains_and_is_saved_and_loaded(preset, images, tmp_path):
     _, folder, _ = preset
     model = tfdml.EmbeddingModel(build_embedder(f"hub:{folder}", 4, input_shape=SHAPE))
-    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="triplet")
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss="triplet", run_eagerly=True)
     before = model.embed(images)
     model.fit(images, np.array([0, 0, 1, 1, 2, 2]), verbose=0)
     after = model.embed(images)
@@ -137,7 +137,7 @@ def test_adapters_of_a_function_stand_at_its_dense_layers(images, tmp_path):
 
 def adapters_learn_alone(embedder, images, tmp_path):
     model, labels = tfdml.EmbeddingModel(embedder), np.array([0, 0, 1, 1, 2, 2])
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="triplet")
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss="triplet", run_eagerly=True)
     learned = [variable.path for variable in model.trainable_variables]
     assert all("lora_kernel" in path or path.startswith("embedding/") for path in learned)
     before = {v.path: np.array(v) for v in embedder.variables}

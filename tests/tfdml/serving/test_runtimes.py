@@ -37,7 +37,8 @@ def kind(request):
 @pytest.fixture(scope="module")
 def version(kind, embedder, loss, tmp_path_factory):
     path = tmp_path_factory.mktemp(kind) / "1"
-    return export_model(embedder, path, loss=loss, format=kind)
+    options = ExportOptions(format=kind, licence="MIT")
+    return export_model(embedder, path, loss=loss, options=options)
 
 
 def file_in(version, kind, name="model"):
@@ -77,7 +78,7 @@ def test_the_files_are_stated(version, kind):
         assert file["megabytes"] == size_of(version / name)
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("precision", ["int8", pytest.param("float16", marks=pytest.mark.slow)])
 def test_rounded_weights_are_small_and_near(precision, version, kind, embedder, tmp_path, rng):
     images = rng.uniform(0, 255, (5, *SIZE)).astype("float32")
     options = ExportOptions(precision=precision, format=kind)
@@ -88,6 +89,7 @@ def test_rounded_weights_are_small_and_near(precision, version, kind, embedder, 
     np.testing.assert_allclose(found, embedder(images), atol=0.05)
 
 
+@pytest.mark.parametrize("kind", ["onnx"], indirect=True)
 def test_other_numbers_than_those_of_keras_are_not_written(kind, embedder, tmp_path, monkeypatch):
     monkeypatch.setattr(runtimes, "TOLERANCE", 0.0)
     with pytest.raises(ValueError, match=r"must have the numbers of Keras.* largest_difference="):
@@ -109,13 +111,10 @@ def test_a_damaged_file_is_named(version, kind, tmp_path):
         load_network(tmp_path / whole.name)
 
 
-def test_onnx_states_what_it_takes_and_a_newer_file_is_rejected(embedder, tmp_path):
+@pytest.mark.parametrize("kind", ["onnx"], indirect=True)
+def test_onnx_states_what_it_takes_and_a_newer_file_is_rejected(version, kind, tmp_path):
     onnx = pytest.importorskip("onnx")
-    for module in FORMATS["onnx"][1]:
-        pytest.importorskip(module)
-    options = ExportOptions(format="onnx", licence="MIT")
-    file = file_in(export_model(embedder, tmp_path / "1", options=options), "onnx")
-    network = onnx.load(file)
+    network = onnx.load(file_in(version, kind))
     stated = {each.key: each.value for each in network.metadata_props}
     assert stated["licence"] == "MIT"
     assert json.loads(stated["image_size"]) == [*SIZE]
