@@ -25,13 +25,22 @@ class _PerVariable(keras.optimizers.Optimizer):
     """
 
     def __init__(
-        self, *args, multipliers=None, bias_multiplier=1.0, l2=0.0, head_steps=0, **kwargs
+        self,
+        *args,
+        multipliers=None,
+        bias_multiplier=1.0,
+        layer_multipliers=(),
+        l2=0.0,
+        head_steps=0,
+        **kwargs,
     ):
         super().__init__(*args, **kwargs)
         self.multipliers = dict(multipliers or {})
         factors = {f"multipliers[{pattern!r}]": by for pattern, by in self.multipliers.items()}
         options = {"bias_multiplier": bias_multiplier, "l2": l2, "head_steps": head_steps}
+        factors |= {f"layer_multipliers[{i}]": by for i, by in enumerate(layer_multipliers)}
         check_not_negative(**factors, **options)
+        self.layer_multipliers = list(layer_multipliers)
         self.bias_multiplier, self.l2, self.head_steps = bias_multiplier, l2, head_steps
         self._multiplier_of = []  # in the order of the variables
         self._is_new = []  # whether a pattern of `multipliers` matches, in the same order
@@ -47,6 +56,11 @@ class _PerVariable(keras.optimizers.Optimizer):
             self._is_new.append(bool(self._matching(path)))
             is_bias = re.search(r"(^|[/_])bias$", path)
             self._multiplier_of.append(multiplier * (self.bias_multiplier if is_bias else 1.0))
+        count = len(self.layer_multipliers)
+        expectation = "`layer_multipliers` must be of the variables, or of the first of them"
+        check(count <= len(paths), expectation, multipliers=count, variables=len(paths))
+        for place, factor in enumerate(self.layer_multipliers):
+            self._multiplier_of[place] *= factor
         super().build(variables)
 
     def multiplier_at(self, path):
@@ -101,7 +115,7 @@ class _PerVariable(keras.optimizers.Optimizer):
             )
 
     def get_config(self):
-        names = ("multipliers", "bias_multiplier", "l2", "head_steps")
+        names = ("multipliers", "bias_multiplier", "layer_multipliers", "l2", "head_steps")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
@@ -132,7 +146,7 @@ def _merged(gradient):
 
 @keras.saving.register_keras_serializable("tfdml")
 class SGD(_PerVariable, keras.optimizers.SGD):
-    """`keras.optimizers.SGD` with `multipliers`, `bias_multiplier`, `l2` and `head_steps`.
+    """`keras.optimizers.SGD` with learning rates per variable, `l2` and `head_steps`.
 
     Differs: without `l2`, a gradient of some rows of a variable, as of `keras.layers.Embedding`,
     moves these rows alone and leaves the momentum of others; Keras moves all rows.
@@ -142,6 +156,8 @@ class SGD(_PerVariable, keras.optimizers.SGD):
             most one may match a variable; the factor of all others is 1.
         bias_multiplier: Further factor >= 0 for variables named `bias`, or `score_bias` and so on;
             2 in Caffe's models.
+        layer_multipliers: Further factors >= 0 of the variables, in their order, such as
+            `tfdml.models.layer_multipliers` makes for the first of them; 1 for the others.
         l2: Adds `l2 * kernel` to the gradient of each variable of two dimensions or more, before
             momentum, as Caffe's `weight_decay`; not for biases and gains, nor for those given to
             `exclude_from_weight_decay`, as `EmbeddingModel.compile` gives proxies of classes.

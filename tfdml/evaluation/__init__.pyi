@@ -34,6 +34,11 @@ from .pair_scores import distance_statistics as distance_statistics
 from .pair_scores import rates_at_threshold as rates_at_threshold
 from .pair_scores import verification_curve as verification_curve
 from .pair_scores import verification_scores as verification_scores
+from .postprocessing import expand_queries as expand_queries
+from .postprocessing import fit_pca as fit_pca
+from .postprocessing import k_reciprocal_distances as k_reciprocal_distances
+from .postprocessing import project as project
+from .postprocessing import rank_by as rank_by
 from .random_draws import few_shot_accuracies as few_shot_accuracies
 from .random_draws import one_per_class_scores as one_per_class_scores
 from .ranking import Ranking as Ranking

@@ -4,4 +4,8 @@ from .embedder import build_embedder as build_embedder
 from .embedder import first_dims as first_dims
 from .embedder import first_levels as first_levels
 from .embedder import number_of_levels as number_of_levels
+from .embedder import with_projection as with_projection
 from .embedding_model import EmbeddingModel as EmbeddingModel
+from .tuning import layer_multipliers as layer_multipliers
+from .tuning import load_adapters as load_adapters
+from .tuning import save_adapters as save_adapters

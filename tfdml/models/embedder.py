@@ -207,6 +207,26 @@ def first_dims(embedder, dims):
     return keras.Model(embedder.input, rows, name=embedder.name)
 
 
+def with_projection(embedder, kernel, bias):
+    """An embedder with a linear layer behind it, such as `tfdml.evaluation.fit_pca` finds.
+
+    Args:
+        embedder: A `keras.Model` to (batch, dim) floats.
+        kernel: (dim, dims) floats.
+        bias: (dims,) floats.
+
+    Returns:
+        A functional `keras.Model` from the same images to (batch, dims) floats, of unit length if
+        the embedder ends in `UnitLength`. It shares the weights.
+    """
+    layer = keras.layers.Dense(len(bias), dtype="float32", name="projection")
+    rows = layer(embedder.output)
+    layer.set_weights([kernel, bias])
+    if isinstance(embedder.layers[-1], UnitLength):
+        rows = UnitLength(dtype="float32", name="unit_length_of_projection")(rows)
+    return keras.Model(embedder.input, rows, name=embedder.name)
+
+
 def backbone_of(embedder):
     """The part of an embedder before its embedding: images to features.
 

@@ -77,8 +77,7 @@ def add_adapters(embedder, rank):
     Source:
         Hu et al. LoRA: low-rank adaptation of large language models. ICLR 2022.
     """
-    parts = embedder._flatten_layers()
-    wrapper = next(part for part in parts if isinstance(part, PartlyFrozen))
+    wrapper = wrapper_of(embedder)
     names = getattr(wrapper.layer, "default_lora_layer_names", lambda: None)()
     adapted = [
         number
@@ -89,6 +88,11 @@ def add_adapters(embedder, rank):
     expectation = "adapters need a backbone with attention or dense layers: tune its head, or fully"
     check(adapted, expectation, backbone=wrapper.layer.name)
     wrapper.adapt(adapted, rank)
+    embedder.predict_function = None  # traced without them
+
+
+def wrapper_of(embedder):
+    return next(part for part in embedder._flatten_layers() if isinstance(part, PartlyFrozen))
 
 
 def named_features(backbone, inputs, pooling=None):

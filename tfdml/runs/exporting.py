@@ -11,7 +11,7 @@ import tensorflow as tf
 import pipelines
 from tfdml import evaluation
 from tfdml.checks import check
-from tfdml.models import first_dims, first_levels, number_of_levels
+from tfdml.models import first_dims, first_levels, number_of_levels, with_projection
 from tfdml.models.precision import in_float32
 from tfdml.runs.folders import CHECKPOINT
 from tfdml.runs.network import read_model
@@ -61,6 +61,8 @@ def load_run(run, trained):
     A ValueError states that the run was trained further than the version.
     """
     checkpoint = run / CHECKPOINT
+    expectation = f"{trained} has components of `pca` alone: give the version that its run exported"
+    check("projection" not in metadata.read_metadata(trained), expectation)
     model = read_model(checkpoint)
     steps, version = int(model.optimizer.iterations), exported.recipe_of(trained).get("steps")
     expectation = (
@@ -72,7 +74,7 @@ def load_run(run, trained):
     return model
 
 
-def serve_run(model, trained, levels=None, options=None, dims=None):
+def serve_run(model, trained, levels=None, options=None, dims=None, projection=None):
     """The `ServedModel` of a run, which reads images as the version that it exported, `trained`.
 
     It keeps the shallowest `levels`, or of a model of one level the first `dims`; all if None.
@@ -82,7 +84,9 @@ def serve_run(model, trained, levels=None, options=None, dims=None):
         embedder = first_levels(embedder, levels)
     if dims not in (None, embedder.output_shape[-1]):
         embedder = first_dims(embedder, dims)
-    whole = embedder.output_shape == model.embedder.output_shape
+    if projection is not None:
+        embedder = with_projection(embedder, *projection)
+    whole = projection is None and embedder.output_shape == model.embedder.output_shape
     reader = tf.saved_model.load(str(trained))
     expected = f"{trained} must be one that tfdml exported, with the function read_image"
     check(hasattr(reader, "read_image"), expected, signatures=list(reader.signatures))
@@ -187,15 +191,15 @@ def recall_of(embeddings, images):
     return evaluation.recall_at_k(*data, k=1, **gallery)[1]
 
 
-def model_to_export(options, model):
-    """The model of the run that exported a version, with its options."""
+def model_to_export(options, model, projection=None):
+    """The model of the run that exported a version, with its options, and behind it `pca`."""
     version, before = model.version, model.metadata
     kept = export_options({**options_kept(before), **options.export_options})
     check_same_run(pathlib.Path(options.export), version)
     run = load_run(run_of(version), version)
     levels = before.get("levels")
     dims = before.get("dimension") if levels == 1 else None
-    return serve_run(run, version, levels, kept, dims)
+    return serve_run(run, version, levels, kept, dims, projection)
 
 
 def exported_rows(options, images):
@@ -209,6 +213,8 @@ def exported_rows(options, images):
 def export_scored(embedded, options, served, results):
     """Writes the model that was scored, with the options of its export; returns its path."""
     images, model = embedded.images, embedded.model
+    if embedded.projection:
+        served = model_to_export(options, model, embedded.projection)
     exact = results["scores"].get("recall@1")
     if exact is None:
         exact = recall_of(embedded.embeddings, images)
@@ -223,4 +229,6 @@ def export_scored(embedded, options, served, results):
         classes = [found.class_names[label] for label in found.labels.tolist()]
         served.add_gallery(Gallery(found.ids(options), rows, classes), top=TOP)
     known = {"precision_scores": scores} if len(scores) > 1 else {}
+    if embedded.projection:
+        known["projection"] = options.given("pca", "whiten")
     return write_next(served, pathlib.Path(options.export), model.version, some, **known)

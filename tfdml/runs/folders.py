@@ -15,6 +15,7 @@ RUNS = pathlib.Path("runs")
 SAVED_MODELS = pathlib.Path("saved_models")
 CHECKPOINT = "checkpoint.keras"
 TRAINED = "trained_classes.json"
+ADAPTERS = "adapters.npz"  # and the head, of `tune` lora
 FROZEN = "frozen_queries.npz"  # hits of the frozen features
 EARLIER = "earlier_classes.json"  # of the run that it starts from
 

@@ -23,6 +23,7 @@ from tfdml.models.embedder import (
 from tfdml.models.embedding_model import model_of_head
 from tfdml.models.hub import add_adapters
 from tfdml.models.precision import built_with, in_float32
+from tfdml.models.tuning import check_memory, layer_multipliers
 from tfdml.runs.features import Features
 from tfdml.runs.folders import CHECKPOINT, source_of
 from tfdml.runs.recipe import CLASS_SAMPLERS
@@ -81,6 +82,9 @@ def build_model(recipe, split, dataset):
             split = Features(embedder, dataset).embedded(split, recipe.views, recipe.seed)
         if not recipe.init_from:
             start_head(embedder, split.inputs)
+    if recipe.tune == "full" and split.inputs is None:
+        rows = recipe.micro_batch or recipe.batch_size
+        check_memory(embedder, rows, copies=2 if recipe.optimizer == "adam" else 1)
     _prepare_loss(loss, recipe, trained, split, dataset)
     model.compile(optimizer=_optimizer_of(recipe, embedder, loss), loss=loss)
     # What a loss cannot be computed from, it says now, before the run has a folder.
@@ -159,6 +163,8 @@ def _optimizer_of(recipe, embedder, loss):
         # Without new layers all learn.
         "head_steps": (multipliers and recipe.head_steps) or 0,
     }
+    if recipe.layer_decay:
+        options["layer_multipliers"] = layer_multipliers(embedder, recipe.layer_decay)
     if recipe.optimizer == "adam":
         return tfdml.optimizers.Adam(**options)
     return tfdml.optimizers.SGD(momentum=0.9, **options)

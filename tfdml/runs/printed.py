@@ -3,7 +3,7 @@
 import pathlib
 
 from tfdml.evaluation.metrics import named_recalls, without_twins
-from tfdml.runs.task_options import CHANGING, OF_FILES
+from tfdml.runs.task_options import CHANGING, OF_FILES, RERANKING
 
 _COMPARED = {
     "reranking": "Reranked candidates and a ranking of all images",
@@ -113,6 +113,10 @@ def summary(options, model, images):
         lines.append(f"in the gallery {options.gallery}{index}")
     if options.rerank:
         lines.append(f"the {options.rerank:,} nearest of each ranked by the learned similarity")
+    elif options.expand_queries:
+        lines.append(f"each searching with its {options.expand_queries:,} nearest")
+    elif options.reciprocal:
+        lines.append(f"ranked by mutual neighbours among the {options.reciprocal:,} nearest")
     elif options.rank_by == "similarity":
         lines.append("ranked by the learned similarity")
     dataset = f" ({options.split}) of {options.dataset}" if options.dataset else ""
@@ -128,7 +132,7 @@ def page_facts(options, model, images):
         "images": _counts(images.split) + dataset,
         "ranked by": "distance" if options.rank_by == "distance" else "the learned similarity",
     }
-    changed = options.changed((*OF_FILES, *CHANGING))
+    changed = options.changed((*OF_FILES, *CHANGING, "whiten", *RERANKING))
     facts |= {name.replace("_", " "): getattr(options, name) for name in changed}
     recipe = ("loss", "backbone", "embedding_dim", "steps", "seed")
     facts |= {name.replace("_", " "): model.recipe[name] for name in recipe if name in model.recipe}

@@ -88,6 +88,8 @@ class Recipe(Settings):
             values of its attention, or of all dense layers of your own network. `frozen` trains
             nothing: it scores and exports the features as they are.
         lora_rank: Rank of the adapters.
+        layer_decay: Factor, for `tune` full, by which the learning rate falls from each block of
+            the backbone to the one before it, such as 0.75; the same rate for all if not given.
         views: Random augmented views of each training image whose features `head` trains on too.
         embedding_dim: Dimensions of the embedding of each level; null for the features themselves.
         levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
@@ -191,6 +193,7 @@ class Recipe(Settings):
     init_from: str | None = None
     tune: Literal["full", "lora", "head", "frozen"] = "full"
     lora_rank: PositiveInt = 8
+    layer_decay: OpenShare | None = None
     views: Count = 0
     embedding_dim: PositiveInt | None = 128
     levels: Literal[1, 2, 3] | None = None
@@ -248,6 +251,8 @@ class Recipe(Settings):
             self.check(":" in self.backbone, adaptable, "backbone")
         else:
             self.check_default(["lora_rank"], "`{name}` is for `tune` lora")
+        tunes = self.tune == "full" or self.layer_decay is None
+        self.check(tunes, "`layer_decay` is for `tune` full")
         heads = self.tune == "head"
         self.check(heads or not self.views, "`views` are for `tune` head")
         learns = not heads or self.embedding_dim is not None

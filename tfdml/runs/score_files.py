@@ -17,7 +17,8 @@ _NAMED = (
     *("placement", "shots", "renormalize_means", "cluster_by", "restarts", "draws", "seed"),
     "false_alarm_rate",
     *("dataset", "data_dir", *OF_FILES, "split", "level_weights", "levels", "dims", "crops"),
-    "mirror",
+    *("mirror", "pca", "whiten", "expand_queries", "expansion_alpha", "reciprocal"),
+    "reciprocal_options",
 )
 _WORDS = {  # for those that are not `name_value`
     "gallery": lambda folder: f"in_{as_file_name(pathlib.Path(folder).resolve().name)}",
@@ -33,6 +34,8 @@ _WORDS = {  # for those that are not `name_value`
     "relabel": lambda file: f"relabelled_{pathlib.Path(file).stem}",
     "level_weights": lambda weights: "_".join(["weights", *(f"{each:g}" for each in weights)]),
     "mirror": lambda _: "mirror",
+    "whiten": lambda _: "whitened",
+    "reciprocal_options": lambda options: "_".join(f"{n}_{value}" for n, value in options.items()),
 }
 
 

@@ -4,10 +4,11 @@ import dataclasses
 from typing import Any, ClassVar, Literal
 
 from tfdml.checks import check_options
-from tfdml.command_line import OpenShare, PositiveInt, Seed, Settings, Share
+from tfdml.command_line import NotNegative, OpenShare, PositiveInt, Seed, Settings, Share
 from tfdml.serving.options import ExportOptions, export_options
 
-CHANGING = ("crops", "mirror", "levels", "level_weights", "dims")  # what changes embeddings
+CHANGING = ("crops", "mirror", "levels", "level_weights", "dims", "pca")  # what changes embeddings
+RERANKING = ("expand_queries", "reciprocal")  # by distance, of images that search
 STORED = "stored"  # `index` of the index in the folder of the gallery
 BY_DISTANCE = "`{name}` is for `rank_by` distance"
 _OF_EXPORT = ("export_options", "export_classes", "export_gallery")
@@ -56,6 +57,9 @@ class Scoring(Settings):
             unit length, before they are joined. If not given, they are joined as they are.
         dims: Score only the first dimensions of the embeddings, to unit length where the whole ones
             are, as of a model trained with the loss `matryoshka`; all if not given.
+        pca: Score this many principal components of the embeddings, found on those of the training
+            images, to unit length where the whole ones are.
+        whiten: Scale these components to variance 1 on the training images.
         seed: Seed of all that is drawn at random.
         out: JSON file for the scores. If not given, one in `runs/NAME` that states the task, the
             images if they are not those of the training, and the options that change the scores.
@@ -66,7 +70,7 @@ class Scoring(Settings):
     paths: ClassVar[tuple] = ("model", "embeddings", "data_dir", *OF_FILES, "out")
     omissible: ClassVar[tuple] = ("model",)
     rank_by = "distance"  # these are fields of some tasks
-    draws = export = gallery = index = report = rerank = None
+    draws = export = gallery = index = report = rerank = expand_queries = reciprocal = None
 
     model: str
     embeddings: str | None = None
@@ -84,15 +88,18 @@ class Scoring(Settings):
     levels: PositiveInt | None = None
     level_weights: list[float] | None = None
     dims: PositiveInt | None = None
+    pca: PositiveInt | None = None
+    whiten: bool = False
     seed: Seed = 0
     out: str | None = None
 
     def __post_init__(self):
         if self.model is None:
             self.check(self.embeddings, "give a `model`, or a file of `embeddings`")
-            self.check_default(OF_IMAGES, "`{name}` needs a `model`")
+            self.check_default((*OF_IMAGES, "pca"), "`{name}` needs a `model`")
             self.check(self.rank_by == "distance", "`rank_by` similarity needs a `model`")
         self.check(self.k != [], "`k` must be numbers > 0")
+        self.check(self.pca or not self.whiten, "`whiten` is of the components of `pca`")
         advice = "10 `crops` have the mirror images already: leave out `mirror`"
         self.check(not (self.mirror and self.crops == 10), advice)
         if self.rank_by == "similarity":
@@ -118,6 +125,13 @@ class Retrieval(Scoring):
             of every pair of images, for a loss that learns one, such as `--loss pddm`.
         rerank: Rank by the learned similarity only this many images per query, the nearest by
             distance, and measure the recall that this loses, on at most 1,000 queries.
+        expand_queries: Search with the mean of each image and this many of its nearest, weighted by
+            powers of their cosines (`tfdml.evaluation.expand_queries`).
+        expansion_alpha: That power.
+        reciprocal: Rank by the mutual neighbours among this many nearest
+            (`tfdml.evaluation.k_reciprocal_distances`).
+        reciprocal_options: Such as `--reciprocal_options.k2 6`, over how many nearest codes are
+            averaged, or `original_weight`, the share of the distance itself.
         nmi: Also cluster, and compare the clusters with the classes by NMI, AMI and the F1 of
             pairs.
         cluster_by: `kmeans`; or `affinity_propagation`, of at most 10,000 images.
@@ -155,6 +169,10 @@ class Retrieval(Scoring):
 
     rank_by: Literal["distance", "similarity"] | None = None
     rerank: PositiveInt | None = None
+    expand_queries: PositiveInt | None = None
+    expansion_alpha: NotNegative = 3.0
+    reciprocal: PositiveInt | None = None
+    reciprocal_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     nmi: bool = True
     cluster_by: Literal["kmeans", "affinity_propagation"] = "kmeans"
     restarts: PositiveInt = 1
@@ -178,13 +196,16 @@ class Retrieval(Scoring):
         not_with_gallery = ("cluster_by", "restarts", "false_match_rate", "report", "export")
         for applies, names, expectation in (
             (self.model is None, ("gallery", "export"), "`{name}` needs a `model`"),
-            (self.rank_by == "similarity", ("index", "false_match_rate"), BY_DISTANCE),
+            (self.rank_by == "similarity", ("index", "false_match_rate", *RERANKING), BY_DISTANCE),
             (not self.nmi, ("cluster_by", "restarts"), "`{name}` is of the clusters of `nmi`"),
             (self.cluster_by != "kmeans", ("restarts",), "`{name}` are of k-means, `cluster_by`"),
             (not self.index, ("index_parameters",), "`{name}` are those of an `index`"),
             (not self.export, _OF_EXPORT, "`{name}` is an option of `export`"),
-            (self.export, CHANGING, served),
-            (self.gallery, ("rerank", *CHANGING), f"{found}: leave out `{{name}}`"),
+            (self.export, (*CHANGING[:-1], *RERANKING), served),
+            (self.gallery, ("rerank", *CHANGING, *RERANKING), f"{found}: leave out `{{name}}`"),
+            (self.reciprocal, RERANKING[:1], "`{name}` changes queries, `reciprocal` distances"),
+            (not self.expand_queries, ("expansion_alpha",), "`{name}` is of `expand_queries`"),
+            (not self.reciprocal, ("reciprocal_options",), "`{name}` are those of `reciprocal`"),
             (self.gallery, not_with_gallery, "`{name}` does not go with a `gallery`"),
         ):
             if applies:
@@ -202,6 +223,7 @@ class Retrieval(Scoring):
             self.check(self.index in (None, STORED), expectation)
         else:
             self.check(self.index != STORED, "`index` can be stored for a `gallery`")
+        check_options("`reciprocal`", self.reciprocal_options, ("k2", "original_weight"))
         export_options(self.export_options)  # raises for wrong ones
 
 

@@ -13,7 +13,8 @@ import tensorflow as tf
 from pipelines.loading import cause_of
 from tfdml import callbacks
 from tfdml.files import read_text, write_text
-from tfdml.runs.folders import CHECKPOINT
+from tfdml.models import save_adapters
+from tfdml.runs.folders import ADAPTERS, CHECKPOINT
 from tfdml.runs.run_batches import images_to_score
 
 
@@ -31,8 +32,21 @@ def watching_callbacks(run):
     yield keras.callbacks.CSVLogger(str(log), append=start > 0)
     seconds = 60 if recipe.tune == "head" else 0  # of which most would go into saving the backbone
     yield callbacks.Checkpoint(run.folder / CHECKPOINT, run.model, seconds)
+    if recipe.tune == "lora":
+        yield _Adapters(run)
     in_terminal = sys.stderr.isatty()  # where the bar is drawn
     yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
+
+
+class _Adapters(keras.callbacks.Callback):
+    """Saves the adapters and the head alone, at the end of a training."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def on_train_end(self, logs=None):
+        save_adapters(self.run.model.embedder, self.run.folder / ADAPTERS)
 
 
 def _drop_rows(log, epoch):

@@ -22,8 +22,9 @@
     scores               of the trained model, by name
     precision_scores     of a rounded precision, and of the files of other formats: Recall@1 and
                          megabytes next to those of the run's export
+    projection           `pca` and `whiten` of the components in which it ends
 
-The last four are present only if known.
+The last five are present only if known.
 """
 
 import json
@@ -35,7 +36,7 @@ FILE = "metadata.json"
 # Settings of a training that may name a file or folder.
 PATHS = ("boxes", "data_dir", "exclude", "init_from", "mean_image", "relabel", "weights")
 _WORDS = ("annotated", "imagenet")  # which they may be instead
-TRAINING = ("trained_classes", "recipe", "scores", "precision_scores")
+TRAINING = ("trained_classes", "recipe", "scores", "precision_scores", "projection")
 
 
 def without_folders(recipe):

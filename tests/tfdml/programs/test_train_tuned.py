@@ -13,7 +13,7 @@ import yaml
 from small_runs import SMALL, run, scores_of
 
 import pipelines
-from tfdml.models import backbone_of
+from tfdml.models import backbone_of, build_embedder, load_adapters
 from tfdml.programs import evaluate
 from tfdml.runs.features import Features
 from tfdml.serving.exported import load_signatures
@@ -61,6 +61,24 @@ def test_a_part_is_trained_and_the_whole_saved_and_served(kind, runs):
     layers = {re.sub(r"_\d+$", "", v.path.split("/")[-2]) for v in model.trainable_variables}
     assert layers == {"head": {"embedding"}, "lora": {"embedding", "dense"}}[kind]
     np.testing.assert_allclose(served(folder, kind, images), model.embed(images), atol=1e-5)
+
+
+def test_the_adapters_are_kept_alone(runs, monkeypatch):
+    folder, _ = runs
+    monkeypatch.syspath_prepend(folder)
+    model = checkpoint(folder, "lora")
+    keras.utils.clear_session()  # layers have the numbers of the run again
+    embedder = build_embedder("own_dense:dense", 16, input_shape=(8, 8, 1))
+    embedder.set_weights(backbone_weights(model.embedder, embedder))
+    load_adapters(embedder, folder / "runs" / "lora" / "adapters.npz")
+    images = pipelines.load("digits").test.images[:9].astype("float32")
+    np.testing.assert_allclose(embedder.predict(images, verbose=0), model.embed(images), atol=1e-6)
+
+
+def backbone_weights(trained, fresh):
+    """The weights of a fresh embedder, those of its backbone as in a trained one with adapters."""
+    known = {variable.path: variable.numpy() for variable in trained.variables}
+    return [known[variable.path] for variable in fresh.weights]
 
 
 @pytest.mark.parametrize("kind", KINDS)

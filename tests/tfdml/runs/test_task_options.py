@@ -27,6 +27,12 @@ from tfdml.programs import evaluate
         ("--crops 5 --rank_by similarity", "is for `rank_by` distance"),
         ("--level_weights [0,0,0]", "`level_weights` must be >= 0, and not all 0. Received"),
         ("--level_weights [1,1] --rank_by similarity", "`level_weights` is for `rank_by` distance"),
+        ("--whiten", "`whiten` is of the components of `pca`"),
+        ("--reciprocal 9 --rank_by similarity", "`reciprocal` is for `rank_by` distance"),
+        ("--reciprocal 9 --expand_queries 9", "`expand_queries` changes queries"),
+        ("--expansion_alpha 2", "`expansion_alpha` is of `expand_queries`"),
+        ("--reciprocal 9 --reciprocal_options.k1 2", "`reciprocal` has no option 'k1'"),
+        ("--expand_queries 9 --export x", "with `expand_queries`"),
     ],
 )
 def test_rejects_what_does_not_go_together(words, message):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tfdml import evaluation
 from tfdml.checks import check
 from tfdml.runs import scoring
-from tfdml.runs.scoring.scored_images import Images
+from tfdml.runs.scoring.scored_images import Images, training_split
 from tfdml.runs.stored import Stored, write_embeddings
 from tfdml.serving.exported import fingerprint
 
@@ -20,6 +20,7 @@ class Embedded(NamedTuple):
     model: Any  # `ScoredModel`
     levels: Any  # (n, number * dim) floats, as the model gives them
     number: int = 1  # of levels
+    projection: Any = None  # kernel and bias of `pca`
 
     @property
     def labels(self):
@@ -71,7 +72,14 @@ def embed_images(options, model, images):
             ids = split.images if split.holds_paths else images.ids(options)
             write_embeddings(path, Stored(rows, labels, images.queries, ids, json.dumps(origin)))
             print(f"Embeddings: {path}")
-    return joined(options, model, images, rows)
+    embedded = joined(options, model, images, rows)
+    if options.pca is None:
+        return embedded
+    training = training_split(options, model, images.dataset)
+    rows = joined(options, model, training, scoring.embed(options, model, training)).embeddings
+    projection = evaluation.fit_pca(rows, options.pca, whiten=options.whiten)
+    projected = evaluation.project(embedded.embeddings, *projection)
+    return embedded._replace(embeddings=projected, projection=projection)
 
 
 def joined(options, model, images, rows):

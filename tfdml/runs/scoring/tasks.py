@@ -11,6 +11,7 @@ from tfdml.evaluation import clusters, inputs
 from tfdml.evaluation.approximate import check_index
 from tfdml.evaluation.faiss_index import load_faiss
 from tfdml.evaluation.metrics import Metrics, named_recalls
+from tfdml.evaluation.nearest_mean import unit_rows
 from tfdml.evaluation.open_set import check_classes
 from tfdml.evaluation.pair_scores import pair_histogram, rates_of, statistics_of, verification_of
 from tfdml.evaluation.random_draws import average
@@ -38,6 +39,13 @@ def check_model(options, model):
 
 def prepare(options, model, images):
     """The options, with all `k` that there are if none was given, and the images, checked."""
+    if options.pca is not None:
+        training = training_split(options, model, images.dataset)
+        expectation = "`pca` needs the images of the training, beside others of it that are scored"
+        check(training is not None, expectation, dataset=options.dataset, split=options.split)
+        most = min(levels_of(options, model)[2], len(training.labels) - 1)
+        expectation = f"`pca` must be at most {most:,} here"
+        check(options.pca <= most, expectation, pca=options.pca)
     if options.task == "open_set":
         check_classes(images.labels)
     if options.task == "audit":
@@ -82,6 +90,9 @@ def _findable(options, model, images):
         gallery = len(labels) if queries is None else int((~queries).sum())
         check_index(options.index, options.index_parameters, options.dims or levels * dim, gallery)
     findable = pipelines.rows_to_find(images.split, queries)
+    for name in ("expand_queries", "reciprocal"):
+        fits = (getattr(options, name) or 0) <= findable
+        options.check(fits, f"`{name}` must be at most the {findable:,} images to find")
     if options.rerank is None:
         return findable
     expectation = "`rerank` must not exceed the images that a query can find"
@@ -100,7 +111,8 @@ def retrieval(embedded, options):
         return score_in_collection(embedded, options)
     by_distance, has_pairs = options.rank_by == "distance", has_pairs_of_both_kinds(labels)
     results = _reranked(embedded, options) if options.rerank else _ranked(embedded, options)
-    if by_distance and images.queries is not None and (has_pairs or options.report):
+    ranked = results.get("ranking")
+    if by_distance and (not ranked or ranked.histogram is None) and (has_pairs or options.report):
         results["ranking"] = evaluation.rank(rows, labels, nearest=NEAREST, histogram=True)
     if options.nmi:
         print(f"Clustering by {options.cluster_by.replace('_', ' ')}", flush=True)
@@ -125,6 +137,8 @@ def retrieval(embedded, options):
 def _ranked(embedded, options):
     """The scores of `averaged`, the `Ranking`, and of an index the scores through it."""
     data, gallery = evaluation.apart(embedded.embeddings, embedded.labels, embedded.images.queries)
+    if options.expand_queries or options.reciprocal:
+        return _post_processed(data, gallery, options)
     labels, found = data[1], len(gallery.get("gallery_labels", ()))
     pairs = len(labels) * found if gallery else evaluation.scores_to_rank(len(labels))
     similarity = embedded.similarity(options, pairs)
@@ -138,6 +152,26 @@ def _ranked(embedded, options):
         kind = {"parameters": options.index_parameters, **options.given("k", "index", "seed")}
         results["approximate"] = evaluation.approximate_recall(*data, **kind, **gallery)
     return results
+
+
+def _post_processed(data, gallery, options):
+    """As `_ranked`, of expanded queries, or by mutual neighbours."""
+    (rows, labels), others = data, gallery.get("gallery_embeddings")
+    found_labels, kind = gallery.get("gallery_labels"), {"nearest": NEAREST}
+    if options.reciprocal:
+        given = {"k1": options.reciprocal, **options.reciprocal_options}
+        distances = evaluation.k_reciprocal_distances(rows, others, **given)
+        ranking = evaluation.rank_by(distances, labels, found_labels, **kind)
+    else:
+        given = {"alpha": options.expansion_alpha, "gallery_embeddings": others}
+        expanded = evaluation.expand_queries(rows, options.expand_queries, **given)
+        if others is None:
+            others, found_labels, kind["own"] = rows, labels, np.arange(len(rows))
+        ranking = evaluation.rank(expanded, labels, unit_rows(others), found_labels, **kind)
+    inputs.warn_of_misses(ranking.relevant)
+    most = len(gallery.get("gallery_labels", labels[1:]))
+    per_query = Metrics.of(None, options.k, most).values(ranking)
+    return {**averaged(per_query, labels, options.seed), "ranking": ranking}
 
 
 def _reranked(embedded, options):
@@ -164,7 +198,7 @@ def _parts(embedded, options):
     if embedded.number > 1:
         levels = evaluation.split_levels(embedded.levels, embedded.number)
         return {f"level {number}": level for number, level in enumerate(levels, start=1)}
-    if recipe.get("loss") != "matryoshka" or options.dims is not None:
+    if recipe.get("loss") != "matryoshka" or {options.dims, options.pca} != {None}:
         return {}
     return {
         f"first {size}": evaluation.first_dims(embedded.levels, size)
@@ -200,6 +234,8 @@ def _verified(embedded, options, histogram):
         print(f"No threshold is calibrated: {cause}")
         return results
     rows = joined(options, model, training, scoring.embed(options, model, training)).embeddings
+    if embedded.projection:
+        rows = evaluation.project(rows, *embedded.projection)
     threshold = evaluation.calibrate_threshold(rows, training.labels, false_match_rate=rate)
     rates = rates_of(histogram, threshold)
     return {**results, "calibrated": {"threshold": threshold, **rates}}

@@ -1,0 +1,118 @@
+"""How a backbone is tuned: rates of its layers, files of adapters, and the memory it takes."""
+
+import itertools
+import pathlib
+
+import keras
+import numpy as np
+
+from tfdml.checks import check, total_memory
+from tfdml.files import replacing
+from tfdml.models.embedder import backbone_of
+from tfdml.models.hub import add_adapters, wrapper_of
+
+_GROUPS = 12  # of layers of a network without blocks
+
+
+def layer_multipliers(embedder, decay):
+    """Factors of the learning rate that fall from the head to the first layers of the backbone.
+
+    The last block of the backbone has 1, the one before `decay`, then `decay**2` and so on. Blocks
+    are those of a transformer, with what is before and behind them one each, or twelve equal parts
+    of the layers of another network.
+
+    Args:
+        embedder: An embedder of `build_embedder`.
+        decay: Above 0, at most 1.
+
+    Returns:
+        A list of a factor for each of the trainable variables of the embedder, 1 of the head's.
+
+    Source:
+        Bao, Dong, Piao, Wei. BEiT: BERT pre-training of image transformers. ICLR 2022; Liu et al. A
+        ConvNet for the 2020s. CVPR 2022, appendix A, for networks without such blocks.
+    """
+    blocks = _blocks(backbone_of(embedder))
+    if not any(map(_parts, blocks)):
+        bounds = np.linspace(0, len(blocks), _GROUPS + 1).round().astype(int)
+        blocks = [blocks[start:stop] for start, stop in itertools.pairwise(bounds)]
+    else:
+        blocks = [[block] for block in blocks]
+    depths = {
+        id(variable): depth
+        for depth, block in enumerate(reversed(blocks))
+        for layer in block
+        for variable in layer.trainable_variables
+    }
+    return [decay ** depths.get(id(variable), 0) for variable in embedder.trainable_variables]
+
+
+def _parts(layer):
+    """The layers with weights of which a layer directly consists."""
+    parts = layer._flatten_layers(include_self=False, recursive=False)
+    return [part for part in parts if part.weights]
+
+
+def _blocks(layer):
+    """The layers with weights of a network in order; of like layers that have parts, these."""
+    parts = _parts(layer)
+    kinds = [type(part) for part in parts if _parts(part)]
+    opened = isinstance(layer, (keras.Model, keras.layers.Wrapper)) or len(kinds) > len(set(kinds))
+    return [block for part in parts for block in _blocks(part)] if opened else [layer]
+
+
+def save_adapters(embedder, path):
+    """Writes the adapters and the head of an embedder of `add_adapters` alone, as `.npz`.
+
+    Args:
+        embedder: Whose backbone has adapters.
+        path: Of the file.
+    """
+    wrapper = wrapper_of(embedder)
+    arrays = {str(n): value.numpy() for n, value in enumerate(embedder.trainable_variables)}
+    with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, rank=wrapper.rank, **arrays)
+
+
+def load_adapters(embedder, path):
+    """Gives an embedder the adapters and the head of `save_adapters`.
+
+    Args:
+        embedder: As `build_embedder` makes it, of the same preset or function, size and
+            `embedding_dim`. Its backbone is frozen then.
+        path: Of the file.
+
+    Raises:
+        ValueError: If they are of another network.
+    """
+    with np.load(path) as file:
+        rank, values = int(file["rank"]), [file[str(n)] for n in range(len(file.files) - 1)]
+    backbone_of(embedder).trainable = False
+    add_adapters(embedder, rank)
+    shapes = [tuple(variable.shape) for variable in embedder.trainable_variables]
+    expectation = f"{path} must be of this backbone and `embedding_dim`"
+    check(shapes == [value.shape for value in values], expectation, rank=rank, arrays=len(values))
+    for variable, value in zip(embedder.trainable_variables, values, strict=True):
+        variable.assign(value)
+
+
+def check_memory(embedder, rows, copies):
+    """Raises a ValueError if a training of all weights surely does not fit in the memory.
+
+    Args:
+        embedder: An embedder of `build_embedder`.
+        rows: Images that a step computes at once.
+        copies: Numbers that the optimizer keeps of each weight.
+    """
+    weights = sum(int(np.prod(each.shape)) for each in embedder.trainable_variables)
+    known = [layer.output for layer in embedder._flatten_layers() if _is_kept(layer)]
+    maps = sum(int(np.prod(output.shape[1:])) for output in known if None not in output.shape[1:])
+    needed, memory = 4 * (weights * (2 + copies) + rows * maps), total_memory()
+    flag = "--tune lora or head" if 4 * weights * (2 + copies) > memory / 2 else "--micro_batch"
+    expectation = f"a full tuning must fit in the memory, {memory / 1e9:,.1f} GB: give {flag}"
+    check(needed <= memory, expectation, needed=f"{needed / 1e9:,.1f} GB", images_at_once=rows)
+
+
+def _is_kept(layer):
+    """Whether the numbers of a layer of a graph are kept for the gradient."""
+    return layer.trainable_variables and len(getattr(layer, "_inbound_nodes", ())) == 1
