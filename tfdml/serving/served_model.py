@@ -194,7 +194,8 @@ class ServedModel:
     def add_decision(self, decision):
         """Adds the signature `decide`, and what it returns to signatures that are added later."""
         self._check_width(decision.rule.rows)
-        self.decision = self._written.decision = Decision(decision)
+        self.decision = Decision(decision)
+        self._written.decision = [variable.value for variable in self.decision.variables]
         rows = tf.TensorSpec([None, self.dim], name="embeddings")
         self.signatures["decide"] = compiled(self._decide, [rows])
 
@@ -308,7 +309,7 @@ class ServedModel:
         check_integer(1, top=top)
         self._check_width(gallery.embeddings)
         nearest = Nearest(gallery, top)
-        setattr(self._written, name, nearest)
+        setattr(self._written, name, [variable.value for variable in nearest.variables])
         self.top[name] = nearest.top
 
         def found(images):
