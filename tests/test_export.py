@@ -11,7 +11,7 @@ from PIL import Image
 
 import pipelines
 from tfdml import export, runs
-from tfdml.evaluation import recall_at_k
+from tfdml.evaluation import open_set_decision, recall_at_k
 from tfdml.programs import evaluate, train
 from tfdml.serving import load_network
 from tfdml.serving.metadata import read_metadata
@@ -100,6 +100,26 @@ def test_evaluate_exports_what_it_scores_with_rounded_weights(here, test_split, 
     np.testing.assert_allclose(found["distances"][0], np.sort(distances), atol=1e-4)
     nearest = test_split.class_names[np.unique(labels)[distances.argmin()]]
     assert found["classes"][0, 0].numpy().decode() == nearest
+
+
+def test_evaluate_exports_how_it_decides_of_classes_and_none(here):
+    options = ["--export", "saved_models/decides", "--draws", "1", "--false_alarm_rate", "0.1"]
+    evaluate.main(["open_set", str(MODEL), "--split", "all", *options, "--export_gallery"])
+    version = pathlib.Path("saved_models/decides/1")
+    digits = pipelines.load("digits")
+    split = pipelines.join_splits([digits.train, digits.test])
+    rows = embeddings_of(version, split.images)
+    decision = open_set_decision(rows, split.labels, split.names, false_alarm_rate=0.1)
+    stated = read_metadata(version)["decision"]
+    assert stated["threshold"] == pytest.approx(decision.threshold, abs=1e-5)
+    assert (stated["method"], stated["classes"]) == (decision.rule.method, split.names)
+    contents = tf.stack([tf.io.encode_png(image) for image in split.images[:9]])
+    expected = decision(rows[:9])
+    for name in ("classify", "neighbours"):
+        found = signatures_of(version)[name](image_bytes=contents)
+        np.testing.assert_allclose(found["probability"], expected["probability"], atol=1e-4)
+        assert found["known"].numpy().tolist() == expected["known"].tolist()
+        assert found["class_id"].numpy().tolist() == expected["class_id"].tolist()
 
 
 def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split, tmp_path):

@@ -170,7 +170,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, body):
         try:
             self.faults.apply(self.headers[FAULT])
-            code, text = 200, json.dumps(self.found(body))
+            code, text = 200, json.dumps(self.found(body), default=bytes.decode)
         except RejectedError as refusal:
             code, text = HTTP_CODES.get(refusal.code, 500), json.dumps({"error": str(refusal)})
         content = text.encode()

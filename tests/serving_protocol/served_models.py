@@ -14,6 +14,7 @@ from PIL import Image
 
 from pipelines import Reader
 from tfdml import EmbeddingModel, losses
+from tfdml.evaluation import class_means, open_set_decision
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, export_model
 
@@ -36,7 +37,12 @@ class Served:
             if version == 1:
                 export_model(embedder, path, Reader(SIZE), loss=model.loss)
             else:
-                export_model(model, path)  # with its loss, and reads as `Reader` does
+                rows = np.random.default_rng(0).normal(size=(24, 8))
+                labels, names = np.arange(24) % 8, list("abcdefgh")
+                classes = Gallery(names, class_means(rows, labels)[1])
+                self.decision = open_set_decision(rows, labels, names)
+                # With its loss, and reads as `Reader` does.
+                export_model(model, path, classes=classes, decision=self.decision)
             self.models[version] = model
 
     def embed(self, contents, version=2):

@@ -4,10 +4,12 @@
     python -m tfdml.client embed *.jpg --model embedder --out embeddings.npz
     python -m tfdml.client embed photos --server http://host:8501 --label canary
     python -m tfdml.client similarity query.jpg *.jpg --model embedder
+    python -m tfdml.client classify photos --model embedder
 
 status      prints the versions of the model and their state; fails if none is available
 embed       writes the embeddings of image files and folders to a file
 similarity  prints the similarity of the first image to each of the others, highest first
+classify    prints the class of each image and its probability, or that it is none of these
 
 Each has --help.
 """
@@ -136,6 +138,21 @@ def compare(settings, given):
         print(f"{score:8.4f}  {path}")
 
 
+def classify(settings, given):
+    """Prints the class of each image: its distance, or its probability where that is known."""
+    paths = image_files(given)
+    with client_of(settings) as client:
+        found = client.classify(paths, on_bad_image=if_bad(settings))
+    for path, row in zip(paths, found, strict=True):
+        if row is None:
+            continue
+        number, name = row["distances"][0], row["classes"][0]
+        if "known" in row:
+            number = row["probability"]
+            name = row["class"] if row["known"] else f"none of these (nearest: {row['class']})"
+        print(f"{number:8.4f}  {path}  {name}")
+
+
 def status(settings, _):
     """Prints the versions of a model and their state."""
     with client_of(settings) as client:
@@ -182,6 +199,7 @@ def without_bad(paths, rows, first):
 COMMANDS = {
     "embed": (embed, Embed),
     "similarity": (compare, Similarity),
+    "classify": (classify, Similarity),
     "status": (status, Connection),
 }
 

@@ -29,10 +29,12 @@ class _Task(NamedTuple):
     inputs: tuple  # their names
     output: str
     rank: int  # of the output
+    whole: bool = False  # whether rows are {name: value} of all outputs
 
 
 _EMBED = _Task("serving_default", ("image_bytes",), "embedding", 2)
 _COMPARE = _Task("similarity", ("image_bytes_a", "image_bytes_b"), "similarity", 1)
+_CLASSIFY = _Task("classify", ("image_bytes",), "distances", 2, whole=True)
 
 
 class Client(contextlib.AbstractContextManager):
@@ -162,6 +164,26 @@ class Client(contextlib.AbstractContextManager):
         rows = self._rows(_COMPARE, found, len(a), on_bad_image)
         return np.array([np.nan if row is None else row for row in rows], np.float32)
 
+    def classify(self, images, *, on_bad_image="error"):
+        """The classes of images, by a model exported with some, and whether it knows them.
+
+        Args:
+            images: As for `embed`.
+            on_bad_image: As for `embed`; None for an unreadable image.
+
+        Returns:
+            For each image {"classes": texts, nearest first, "distances": floats}; if the model
+            decides whether classes are known (`evaluate.py open_set --export`), also "class", a
+            text, "known", a boolean, and the numbers "class_id", "score" and "probability".
+
+        Raises:
+            ImageError, ServingError, TypeError, ValueError: As for `embed`.
+        """
+        images, count = listed(images)
+        found = (read_images((image,), (f"image {i}",)) for i, image in enumerate(images))
+        rows = self._rows(_CLASSIFY, found, count, on_bad_image)
+        return [row and {name: _plain(value) for name, value in row.items()} for row in rows]
+
     def predict(self, signature, inputs):
         """Calls any signature, such as `score_matrix`, in one request.
 
@@ -244,10 +266,13 @@ class Client(contextlib.AbstractContextManager):
             model = self._pinned(model)
             halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             return [row for half in halves for row in self._ask(model, task, strict, half)]
-        found = zip(*_rows_in(outputs, task, len(batch)), batch, strict=True)
+        rows, valid = _rows_in(outputs, task, len(batch))
+        good = valid & np.isfinite(rows.reshape(len(batch), -1)).all(axis=1)
+        if task.whole:
+            rows = [{name: outputs[name][i] for name in outputs} for i in range(len(batch))]
         return [
-            row if good and np.all(np.isfinite(row)) else ImageError(images.name, _MARKED)
-            for row, good, images in found
+            row if is_good else ImageError(images.name, _MARKED)
+            for row, is_good, images in zip(rows, good, batch, strict=True)
         ]
 
     def _dim(self):
@@ -274,11 +299,20 @@ def _rows_in(outputs, task, count):
         or rows.dtype.kind not in "fiu"
         or (rows.ndim, *rows.shape[:1]) != (task.rank, count)
         or (valid.shape, valid.dtype) != ((count,), bool)
+        or (task.whole and any(values.shape[:1] != (count,) for values in outputs.values()))
     ):
         each = "a number" if task.rank == 1 else "a row of numbers"
         expected = f"`{task.output}`, {each} for each image, and `valid`, if any, of {count} images"
         raise malformed(expected, outputs)
     return rows.astype(np.float32, copy=False), valid
+
+
+def _plain(value):
+    """A value of an answer as Python has it: texts, numbers, or lists of them."""
+    found = np.asarray(value).tolist()
+    if isinstance(found, list):
+        return [each.decode() if isinstance(each, bytes) else each for each in found]
+    return found.decode() if isinstance(found, bytes) else found
 
 
 def connect(address, files, *, connections, **settings):

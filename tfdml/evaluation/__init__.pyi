@@ -23,7 +23,9 @@ from .nearest_mean import class_density as class_density
 from .nearest_mean import class_means as class_means
 from .nearest_mean import nearest_class_mean as nearest_class_mean
 from .nearest_mean import nearest_class_mean_per_query as nearest_class_mean_per_query
+from .open_set import OpenSetDecision as OpenSetDecision
 from .open_set import calibrate_probability as calibrate_probability
+from .open_set import open_set_decision as open_set_decision
 from .open_set import open_set_evaluation as open_set_evaluation
 from .open_set import open_set_predictions as open_set_predictions
 from .open_set import open_set_scores as open_set_scores

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.special
 import scipy.stats
 from sklearn.covariance import LedoitWolf
 from sklearn.isotonic import IsotonicRegression
@@ -18,6 +19,7 @@ from tfdml.evaluation.ranking import rank
 METHODS = ("nearest", "mean", "ratio", "mahalanobis", "per_class")
 _UNKNOWN = -1
 _FEWEST_CLASSES = 8  # two are known and two unknown in each half
+_ROUNDS = 5
 
 
 def open_set_predictions(embeddings, gallery_embeddings, gallery_labels, *, method="nearest"):
@@ -50,33 +52,55 @@ def open_set_predictions(embeddings, gallery_embeddings, gallery_labels, *, meth
         NeurIPS 2018 (mahalanobis); Lowe. Distinctive image features. IJCV 2004 (ratio).
         Differs: Lee et al. do not shrink the covariance, Lowe takes the ratio of nearest rows.
     """
-    check_one_of(METHODS, method=method)
     rows = inputs.finite_rows(embeddings)
-    gallery, labels = inputs.embeddings_and_labels(gallery_embeddings, gallery_labels, "gallery_")
-    inputs.check_alike("dim", embeddings=rows, gallery_embeddings=gallery)
-    ids, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    check(len(ids) > 1, "`gallery_labels` must be of 2 classes or more", classes=len(ids))
-    asked = np.full(len(rows), ids[0])  # `rank` finds the nearest whatever class is asked for
-    if method == "nearest":
-        found = rank(rows, asked, gallery, labels, nearest=1, depth=0)
-        return labels[found.nearest[:, 0]], -found.distances[:, 0]
-    _, means = class_means(gallery, labels)
-    residuals = gallery - means[classes]
-    if method == "mahalanobis":
-        covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
-        covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
-        whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
-        rows, means = rows @ whitening, means @ whitening
-    found = rank(rows, asked, means, ids, nearest=2, depth=0)
-    place, (distances, others) = found.nearest[:, 0], found.distances.T
-    if method == "ratio":
-        distances = np.where(others > 0, distances / np.where(others > 0, others, 1.0), 1.0)
-    if method == "per_class":
-        left_out = np.linalg.norm(residuals, axis=1) * (sizes / np.maximum(sizes - 1, 1))[classes]
-        several = np.where(sizes > 1, sizes, 0)
-        average = left_out.sum() / max(several.sum(), 1) or 1.0
-        distances = distances / ((np.bincount(classes, left_out) + average) / (several + 1))[place]
-    return ids[place], -distances
+    rule = OpenSetRule.fitted(gallery_embeddings, gallery_labels, method)
+    inputs.check_alike("dim", embeddings=rows, gallery_embeddings=rule.rows)
+    return rule(rows)
+
+
+class OpenSetRule(NamedTuple):
+    """What `open_set_predictions` learned of a gallery, a function of (n, dim) embeddings."""
+
+    method: str
+    rows: np.ndarray  # (m, dim), those of the gallery, or means of classes, ...
+    ids: np.ndarray  # (m,) ... their class ids, and ...
+    scales: np.ndarray  # (m,) ... what distances to them are divided by
+    whitening: np.ndarray | None  # (dim, dim), what embeddings and rows are multiplied by
+
+    @classmethod
+    def fitted(cls, gallery_embeddings, gallery_labels, method):
+        check_one_of(METHODS, method=method)
+        given = gallery_embeddings, gallery_labels
+        gallery, labels = inputs.embeddings_and_labels(*given, "gallery_")
+        ids, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        expectation = "`gallery_labels` must be of 2 classes or more"
+        check(len(ids) > 1, expectation, classes=len(ids))
+        if method == "nearest":
+            return cls(method, gallery, labels, np.ones(len(labels)), None)
+        _, means = class_means(gallery, labels)
+        residuals, scales, whitening = gallery - means[classes], np.ones(len(ids)), None
+        if method == "mahalanobis":
+            covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
+            covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
+            whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
+        if method == "per_class":
+            corrections = sizes / np.maximum(sizes - 1, 1)
+            left_out = np.linalg.norm(residuals, axis=1) * corrections[classes]
+            several = np.where(sizes > 1, sizes, 0)
+            average = left_out.sum() / max(several.sum(), 1) or 1.0
+            scales = (np.bincount(classes, left_out) + average) / (several + 1)
+        return cls(method, means, ids, scales, whitening)
+
+    def __call__(self, embeddings):
+        rows, others = embeddings, self.rows
+        if self.whitening is not None:
+            rows, others = rows @ self.whitening, others @ self.whitening
+        asked = np.full(len(rows), self.ids[0])  # `rank` finds the nearest whatever is asked for
+        found = rank(rows, asked, others, self.ids, nearest=2, depth=0)
+        place, (distances, second) = found.nearest[:, 0], found.distances.T
+        if self.method == "ratio":
+            distances = np.where(second > 0, distances / np.where(second > 0, second, 1.0), 1.0)
+        return self.ids[place], -distances / self.scales[place]
 
 
 def open_set_scores(predicted, scores, labels, *, false_alarm_rate=0.01):
@@ -163,13 +187,13 @@ def calibrate_probability(scores, right, classes):
         inputs.check_alike("batch size", **{name: array, "scores": scores})
     groups = len(np.unique(classes))
     check(groups > 1, "`classes` must be of two classes or more", classes=groups)
-    losses = dict.fromkeys(_FITS, 0.0)
+    losses = dict.fromkeys(CALIBRATIONS, 0.0)
     for train, test in GroupKFold(min(5, groups)).split(scores, groups=classes):
-        for kind, fit in _FITS.items():
-            probabilities = fit(scores[train], right[train])(scores[test])
+        for kind, fit in CALIBRATIONS.items():
+            probabilities = fit.fitted(scores[train], right[train])(scores[test])
             losses[kind] += log_loss(right[test], probabilities, normalize=False, labels=[0, 1])
     kind = min(losses, key=losses.__getitem__)
-    return kind, _FITS[kind](scores, right)
+    return kind, CALIBRATIONS[kind].fitted(scores, right)
 
 
 def reliability(probabilities, right, *, bins=15):
@@ -242,7 +266,7 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
             {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
             for half in (choosing, reporting)
         )
-        best = max(METHODS, key=lambda method: (before[method]["dir"], before[method]["oscr"]))
+        best = _best(before)
         for method in METHODS:
             drawn[method].append({**after[method], "chosen": float(method == best)})
         known = reporting.truth != _UNKNOWN
@@ -255,7 +279,7 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
         calibration, probability = calibrate_probability(
             choosing.found[best][1], choosing.found[best][0] == choosing.truth, choosing.classes
         )
-        drawn["calibrations"].append({each: float(each == calibration) for each in _FITS})
+        drawn["calibrations"].append({each: float(each == calibration) for each in CALIBRATIONS})
         decided.append((probability(scores), right))  # of the chosen rule
         drawn["scores"].append({**after[best], "ece": reliability(*decided[-1])["ece"]})
     means = {name: _mean(values) for name, values in drawn.items()}
@@ -267,6 +291,104 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
         "calibrations": means["calibrations"],
         "reliability": reliability(*map(np.concatenate, zip(*decided, strict=True))),
     }
+
+
+class Isotonic(NamedTuple):
+    """A probability that is linear between some scores, and constant beyond them."""
+
+    scores: np.ndarray
+    probabilities: np.ndarray
+
+    @classmethod
+    def fitted(cls, scores, right):
+        model = IsotonicRegression(out_of_bounds="clip").fit(scores, _outcomes(right))
+        return cls(model.X_thresholds_, model.y_thresholds_)
+
+    def __call__(self, scores):
+        return np.interp(scores, *self)
+
+
+class Platt(NamedTuple):
+    """The logistic function of a slope times a score, and of an intercept."""
+
+    slope: float
+    intercept: float
+
+    @classmethod
+    def fitted(cls, scores, right):
+        centre, scale, outcomes = scores.mean(), scores.std() or 1.0, _outcomes(right)
+        rows, sides = np.tile((scores - centre) / scale, 2)[:, None], np.repeat([1, 0], len(scores))
+        weights = np.concatenate([outcomes, 1 - outcomes])
+        model = LogisticRegression(C=1e6).fit(rows, sides, weights)
+        slope = float(model.coef_[0, 0] / scale)
+        return cls(slope, float(model.intercept_[0] - slope * centre))
+
+    def __call__(self, scores):
+        return scipy.special.expit(self.slope * scores + self.intercept)
+
+
+class OpenSetDecision(NamedTuple):
+    """A rule of `open_set_decision` with its threshold and probability, to be served."""
+
+    rule: OpenSetRule
+    threshold: float  # scores beyond it are of known classes
+    calibration: Isotonic | Platt
+    names: list  # of the classes, in the order of their ids
+    facts: dict  # of the choice: "false_alarm_rate", and what `open_set_scores` are
+
+    def __call__(self, embeddings):
+        """{"class_id": place in `names`, "score", "probability", "known"}, each (n,)."""
+        predicted, scores = self.rule(embeddings)
+        return {
+            "class_id": np.searchsorted(np.unique(self.rule.ids), predicted),
+            "score": scores,
+            "probability": self.calibration(scores),
+            "known": scores > self.threshold,
+        }
+
+
+def open_set_decision(embeddings, labels, names=None, *, seed=0, false_alarm_rate=0.01):
+    """Chooses how to decide between the classes of these rows and none of them.
+
+    In five rounds a fifth of the classes is unknown, and the others are known by half of their
+    rows; their other rows and those of the unknown classes are the queries. Those of all rounds
+    choose the method, the threshold and the probability as in `open_set_evaluation`. The method
+    then knows all classes by all rows.
+
+    Args:
+        embeddings, labels: As for `open_set_evaluation`.
+        names: (classes,) texts, in the order of the ids; these as texts if None.
+        seed, false_alarm_rate: As for `open_set_evaluation`.
+
+    Returns:
+        An `OpenSetDecision`, a function of (n, dim) embeddings.
+
+    Raises:
+        TypeError, ValueError: As for `open_set_evaluation`, or if there is not a name per class.
+    """
+    embeddings, labels = inputs.embeddings_and_labels(embeddings, labels)
+    kind, rng = {"false_alarm_rate": false_alarm_rate}, inputs.generator(seed)
+    check_share(**kind)
+    check_classes(labels)
+    names = list(map(str, np.unique(labels))) if names is None else list(names)
+    classes = len(np.unique(labels))
+    check(
+        len(names) == classes, "`names` must have one per class", names=len(names), classes=classes
+    )
+    rounds = range(_ROUNDS)
+    asked = _asked(embeddings, labels, _parts(labels, _ROUNDS, rng), rounds, _drawn(labels, rng))
+    found = {m: open_set_scores(*found, asked.truth, **kind) for m, found in asked.found.items()}
+    best = _best(found)
+    predicted, scores = asked.found[best]
+    threshold = open_set_threshold(scores, asked.truth, **kind)
+    calibration = calibrate_probability(scores, predicted == asked.truth, asked.classes)[1]
+    rule = OpenSetRule.fitted(embeddings, labels, best)
+    return OpenSetDecision(rule, threshold, calibration, names, kind | found[best])
+
+
+def _best(scores):
+    """The best method, of the scores by method."""
+    return max(METHODS, key=lambda method: (scores[method]["dir"], scores[method]["oscr"]))
 
 
 def check_classes(labels):
@@ -285,27 +407,44 @@ class _Half(NamedTuple):
 
 
 def _halves(embeddings, labels, rng):
-    """Two `_Half`s, drawn at random."""
-    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    several = np.flatnonzero(counts > 1)
-    parts = rng.integers(4, size=len(counts))
-    parts[rng.permutation(several)] = np.arange(len(several)) % 4
-    part, in_gallery = parts[classes], np.empty(len(labels), bool)
-    order = np.lexsort((rng.random(len(labels)), classes))
-    in_gallery[order] = np.concatenate([np.arange(count) < count // 2 for count in counts])
+    """Yields two `_Half`s, drawn at random."""
+    parts = _parts(labels, 4, rng)
+    in_gallery = _drawn(labels, rng)
     for half in ((0, 1), (2, 3)):
-        roles = []
-        for number in half:
-            known = (part == number) & (counts[classes] > 1)
-            gallery = known & in_gallery
-            queries = np.isin(part, half) & ~gallery
-            data = embeddings[queries], embeddings[gallery], classes[gallery]
-            found = [open_set_predictions(*data, method=method) for method in METHODS]
-            truth = np.where(known, classes, _UNKNOWN)[queries]
-            roles.append((*zip(*found, strict=True), truth, classes[queries]))
-        joined = [np.concatenate(of, axis=-1) for of in zip(*roles, strict=True)]
-        found = zip(METHODS, zip(*joined[:2], strict=True), strict=True)
-        yield _Half(dict(found), *joined[2:])
+        yield _asked(embeddings, labels, parts, half, in_gallery)
+
+
+def _parts(labels, number, rng):
+    """(classes,) part of each class: as many in each part, of classes of several rows."""
+    counts = np.unique(labels, return_counts=True)[1]
+    several, parts = np.flatnonzero(counts > 1), rng.integers(number, size=len(counts))
+    parts[rng.permutation(several)] = np.arange(len(several)) % number
+    return parts
+
+
+def _drawn(labels, rng):
+    """(n,) booleans, half of the rows of each class."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    drawn, order = np.empty(len(labels), bool), np.lexsort((rng.random(len(labels)), classes))
+    drawn[order] = np.concatenate([np.arange(count) < count // 2 for count in counts])
+    return drawn
+
+
+def _asked(embeddings, labels, parts, chosen, in_gallery):
+    """The `_Half` of the classes of chosen parts, each part unknown in turn."""
+    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    part, roles = np.where(np.isin(parts, chosen), parts, -1)[classes], []
+    for unknown in chosen[::-1]:
+        known = (part >= 0) & (part != unknown) & (counts[classes] > 1)
+        gallery = known & in_gallery
+        queries = (part >= 0) & ~gallery
+        data = embeddings[queries], embeddings[gallery], classes[gallery]
+        found = [open_set_predictions(*data, method=method) for method in METHODS]
+        truth = np.where(known, classes, _UNKNOWN)[queries]
+        roles.append((*zip(*found, strict=True), truth, classes[queries]))
+    joined = [np.concatenate(column, axis=-1) for column in zip(*roles, strict=True)]
+    found = zip(METHODS, zip(*joined[:2], strict=True), strict=True)
+    return _Half(dict(found), *joined[2:])
 
 
 def _checked(predicted, scores, labels):
@@ -320,24 +459,12 @@ def _checked(predicted, scores, labels):
     return scores, known & (predicted == labels), known
 
 
-def _isotonic(scores, right):
-    return IsotonicRegression(out_of_bounds="clip").fit(scores, _outcomes(right)).predict
-
-
-def _platt(scores, right):
-    centre, scale, outcomes = scores.mean(), scores.std() or 1.0, _outcomes(right)
-    rows, sides = np.tile((scores - centre) / scale, 2)[:, None], np.repeat([1, 0], len(scores))
-    weights = np.concatenate([outcomes, 1 - outcomes])
-    model = LogisticRegression(C=1e6).fit(rows, sides, weights)
-    return lambda scores: model.predict_proba((scores[:, None] - centre) / scale)[:, 1]
-
-
 def _outcomes(right):
     hits = np.count_nonzero(right)
     return np.where(right, (hits + 1) / (hits + 2), 1 / (len(right) - hits + 2))
 
 
-_FITS = {"isotonic": _isotonic, "platt": _platt}
+CALIBRATIONS = {"isotonic": Isotonic, "platt": Platt}
 
 
 def _mean(draws):

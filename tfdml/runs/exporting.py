@@ -222,8 +222,12 @@ def export_scored(embedded, options, served, results):
     shown = exported_rows(options, images)
     found, rows = images.split.subset(shown), embeddings[shown]
     some = sample(images.split, served.image_shape, model.preprocessing)
-    if options.export_classes:
-        served.add_classes(class_means(rows, found.labels, found.names), top=TOP)
+    names, labels = found.names, found.labels
+    if options.task == "open_set":
+        kind = options.given("seed", "false_alarm_rate")
+        served.add_decision(evaluation.open_set_decision(rows, labels, names, **kind))
+    if options.export_classes or options.task == "open_set":
+        served.add_classes(class_means(rows, labels, names), top=TOP)
     if options.export_gallery:
         found = images._replace(split=found)
         classes = [found.class_names[label] for label in found.labels.tolist()]

@@ -11,6 +11,7 @@ CHANGING = ("crops", "mirror", "levels", "level_weights", "dims", "pca")  # what
 RERANKING = ("expand_queries", "reciprocal")  # by distance, of images that search
 STORED = "stored"  # `index` of the index in the folder of the gallery
 BY_DISTANCE = "`{name}` is for `rank_by` distance"
+_AS_SERVED = "`export` is of a model that is scored as it is served, with `{name}` {default}"
 _OF_EXPORT = ("export_options", "export_classes", "export_gallery")
 OF_FILES = ("boxes", "exclude", "relabel")  # CSV files that `pipelines.load` reads
 OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", *OF_FILES, "crops", "mirror")
@@ -115,7 +116,45 @@ class Scoring(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Retrieval(Scoring):
+class Exporting(Scoring):
+    """Whether to write the model.
+
+    Args:
+        export: Folder to which the scored model, whose run must be beside it in `runs/`, is also
+            written, as the next version. If its weights are rounded, its metadata state their
+            Recall@1 beside that of the scored model. For `rank_by` distance.
+        export_options: Options of the export, such as `--export_options.precision int8`; the
+            docstring of `tfdml.serving.ExportOptions` lists them. Others are those of the scored
+            model, except `precision`, which is float32.
+        export_classes: Give the exported model a signature `classify`, which finds the nearest
+            means of the scored classes; of a dataset with a gallery, those of its images. The task
+            open_set always does.
+        export_gallery: Give it a signature `neighbours`, which finds the nearest of the scored
+            images, 100,000 at most; of a dataset with a gallery, of its images.
+    """
+
+    paths: ClassVar[tuple] = (*Scoring.paths, "export")
+    options_of: ClassVar = {"export_options": ExportOptions}
+
+    export: str | None = None
+    export_options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    export_classes: bool = False
+    export_gallery: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        for applies, names, expectation in (
+            (self.model is None, ("export",), "`{name}` needs a `model`"),
+            (not self.export, _OF_EXPORT, "`{name}` is an option of `export`"),
+            (self.export, CHANGING[:-1], _AS_SERVED),
+        ):
+            if applies:
+                self.check_default(names, expectation)
+        export_options(self.export_options)  # raises for wrong ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieval(Exporting):
     """What each image finds among the others, or queries in the gallery of a dataset with one.
 
     Args:
@@ -150,22 +189,11 @@ class Retrieval(Scoring):
         report: Folder for a page to look at, `index.html`: the scores, a map, what queries find,
             which classes are confused. Also for pictures to print, `score_distributions.png` and
             `retrievals.png`, and for TensorBoard's projector, `projector/`.
-        export: Folder to which the scored model, whose run must be beside it in `runs/`, is also
-            written, as the next version. If its weights are rounded, its metadata state their
-            Recall@1 beside that of the scored model. For `rank_by` distance.
-        export_options: Options of the export, such as `--export_options.precision int8`; the
-            docstring of `tfdml.serving.ExportOptions` lists them. Others are those of the scored
-            model, except `precision`, which is float32.
-        export_classes: Give the exported model a signature `classify`, which finds the nearest
-            means of the scored classes; of a dataset with a gallery, those of its images.
-        export_gallery: Give it a signature `neighbours`, which finds the nearest of the scored
-            images, 100,000 at most; of a dataset with a gallery, of its images.
     """
 
     task: ClassVar[str] = "retrieval"
     neighbours: ClassVar[tuple] = (1, 2, 4, 8)
-    paths: ClassVar[tuple] = (*Scoring.paths, "gallery", "report", "export")
-    options_of: ClassVar = {"export_options": ExportOptions}
+    paths: ClassVar[tuple] = (*Exporting.paths, "gallery", "report")
 
     rank_by: Literal["distance", "similarity"] | None = None
     rerank: PositiveInt | None = None
@@ -181,27 +209,21 @@ class Retrieval(Scoring):
     index: str | None = None
     index_parameters: str | None = None
     report: str | None = None
-    export: str | None = None
-    export_options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    export_classes: bool = False
-    export_gallery: bool = False
 
     def __post_init__(self):
         if self.rank_by is None:
             ranking = "distance" if self.rerank is None else "similarity"
             object.__setattr__(self, "rank_by", ranking)
         super().__post_init__()
-        served = "`export` is of a model that is scored as it is served, with `{name}` {default}"
         found = "embeddings of a `gallery` are those of the model as it is served, by distance"
         not_with_gallery = ("cluster_by", "restarts", "false_match_rate", "report", "export")
         for applies, names, expectation in (
-            (self.model is None, ("gallery", "export"), "`{name}` needs a `model`"),
+            (self.model is None, ("gallery",), "`{name}` needs a `model`"),
             (self.rank_by == "similarity", ("index", "false_match_rate", *RERANKING), BY_DISTANCE),
             (not self.nmi, ("cluster_by", "restarts"), "`{name}` is of the clusters of `nmi`"),
             (self.cluster_by != "kmeans", ("restarts",), "`{name}` are of k-means, `cluster_by`"),
             (not self.index, ("index_parameters",), "`{name}` are those of an `index`"),
-            (not self.export, _OF_EXPORT, "`{name}` is an option of `export`"),
-            (self.export, (*CHANGING[:-1], *RERANKING), served),
+            (self.export, RERANKING, _AS_SERVED),
             (self.gallery, ("rerank", *CHANGING, *RERANKING), f"{found}: leave out `{{name}}`"),
             (self.reciprocal, RERANKING[:1], "`{name}` changes queries, `reciprocal` distances"),
             (not self.expand_queries, ("expansion_alpha",), "`{name}` is of `expand_queries`"),
@@ -211,7 +233,7 @@ class Retrieval(Scoring):
             if applies:
                 self.check_default(names, expectation)
         by_distance = self.rank_by == "distance"
-        served = served.format(name="rank_by", default="distance")
+        served = _AS_SERVED.format(name="rank_by", default="distance")
         self.check(by_distance or not self.export, served)
         self.check(by_distance or not self.gallery, f"{found}: leave out `rank_by`")
         if self.rerank is not None:
@@ -224,7 +246,6 @@ class Retrieval(Scoring):
         else:
             self.check(self.index != STORED, "`index` can be stored for a `gallery`")
         check_options("`reciprocal`", self.reciprocal_options, ("k2", "original_weight"))
-        export_options(self.export_options)  # raises for wrong ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,11 +314,12 @@ class ZeroShot(Scoring):
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenSet(Scoring):
+class OpenSet(Exporting):
     """Whether an image is of one of the known classes, and of which, or of none of them.
 
     Half of the scored classes choose how to decide, the others are scored with that. In each half,
     some classes are known by half of their images and the others unknown, and the other way round.
+    An exported model decides between all scored classes and none of them, by the same choice.
 
     Args:
         draws: Number of draws of the halves, over which scores have a mean and an interval.
@@ -307,7 +329,7 @@ class OpenSet(Scoring):
     """
 
     task: ClassVar[str] = "open_set"
-    paths: ClassVar[tuple] = (*Scoring.paths, "report")
+    paths: ClassVar[tuple] = (*Exporting.paths, "report")
 
     draws: PositiveInt = 10
     false_alarm_rate: Share = 0.01

@@ -174,7 +174,8 @@ def _answer(answer, began):
         {**_image(found.id, found.entry), **_rounded(found.scores, 6)} for found in answer.found
     ]
     seconds = _rounded({**answer.seconds, "total": time.perf_counter() - began}, 5)
-    return {"ranked_by": answer.ranked_by, "results": results, "seconds": seconds}
+    decided = {"decision": answer.decision} if answer.decision else {}
+    return {"ranked_by": answer.ranked_by, **decided, "results": results, "seconds": seconds}
 
 
 def _rounded(values, digits):

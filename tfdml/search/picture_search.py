@@ -24,6 +24,7 @@ class Answer(NamedTuple):
     ranked_by: str  # name of a score of `Found`
     found: list
     seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
+    decision: dict | None  # of a model that decides: "known", "class", "probability" and the reason
 
 
 class PictureSearch:
@@ -93,4 +94,4 @@ class PictureSearch:
             key = int(ids[place])
             values = {name: float(score[place]) for name, score in scores.items()}
             found.append(Found(key, images.entry(key), values))
-        return Answer(self.ranked_by, found, seconds)
+        return Answer(self.ranked_by, found, seconds, self.model.decide(row))

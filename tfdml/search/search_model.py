@@ -10,6 +10,7 @@ from tfdml.scale.image_model import ImageModel
 from tfdml.search.picture_files import RejectedError
 from tfdml.serving.bounded_batches import InPieces
 from tfdml.serving.exported import fingerprint
+from tfdml.serving.metadata import read_metadata
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
 _PROBES = 8  # noise images to test whether all embeddings have the same length
@@ -17,13 +18,20 @@ _PAIRS_AT_ONCE = 8192  # batch of the learned similarity
 
 
 class SearchModel(ImageModel):
-    """An `ImageModel` for search; `radius` is the norm of all embeddings, None if they differ."""
+    """An `ImageModel` for search.
+
+    `radius` is the norm of all embeddings, None if they differ, and `stated` what its metadata say
+    of its decision, None if it decides nothing.
+    """
 
     def __init__(self, version):
         super().__init__(version)
         self.version, self.fingerprint = version, fingerprint(version)
         self.radius = self._common_length()
         self.learned = "score_pairs" in self._signatures
+        self.stated = (
+            read_metadata(version).get("decision") if "decide" in self._signatures else None
+        )
         self._under_way = threading.Semaphore(_AT_ONCE)
         [row] = self.embed_pictures([self._blank])  # so that no query waits for the first run
         if self.learned:
@@ -37,6 +45,21 @@ class SearchModel(ImageModel):
             RejectedError(f"The model cannot read the picture ({problem})") if problem else row
             for row, problem in zip(rows, problems, strict=True)
         ]
+
+    def decide(self, row):
+        """What the model decides of a (dim,) embedding, with its threshold; None if nothing."""
+        if self.stated is None:
+            return None
+        found = self._signatures["decide"](embeddings=tf.constant(row)[None])
+        found = {name: values[0].numpy() for name, values in found.items()}
+        return {
+            "known": bool(found["known"]),
+            "class": found["class"].decode(),
+            "probability": float(found["probability"]),
+            "distance": -float(found["score"]),
+            "threshold": -self.stated["threshold"],
+            "method": self.stated["method"],
+        }
 
     def score(self, query, rows):
         """The learned similarity of a (dim,) embedding to (n, dim) others: (n,) finite floats."""

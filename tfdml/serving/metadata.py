@@ -13,6 +13,9 @@
     on_bad_image         error or nan
     max_pixels           of the largest image that is decoded
     top                  number of rows that `classify` and `neighbours` return, by signature
+    decision             between known classes and none: the method, threshold and calibration that
+                         `open_set_decision` chose, its scores, and the names of the classes; only
+                         if there is one
     versions             of tfdml, TensorFlow and Keras at the export
     licence, description as given to the export; null if not given
     fingerprint          SHA-256 of the graph and variables

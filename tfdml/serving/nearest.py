@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 from collections import Counter
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -101,7 +102,7 @@ def images_of(folder):
     return paths, [path.parent.name for path in paths]
 
 
-class Nearest(tf.Module):
+class Nearest(keras.layers.Layer):
     """Exhaustive nearest-neighbour search in a gallery, in TensorFlow operations.
 
     Gives the Euclidean distances and rows of the `top` nearest, (n, top), nearest first, ties by
@@ -110,15 +111,17 @@ class Nearest(tf.Module):
     """
 
     def __init__(self, gallery, top):
-        super().__init__()
+        super().__init__(trainable=False, dtype="float32")
         self.top = min(top, len(gallery.ids))
-        self._rows = tf.Variable(gallery.embeddings, trainable=False)
-        self._squares = tf.Variable(np.square(gallery.embeddings).sum(axis=1), trainable=False)
+        rows = gallery.embeddings
+        self._rows = self.add_weight(shape=rows.shape, trainable=False)
+        self._squares = self.add_weight(shape=rows.shape[:1], trainable=False)
+        self.set_weights([rows, np.square(rows).sum(axis=1)])
 
-    def __call__(self, embeddings):
+    def call(self, embeddings):
         # The squared norm of the embedding is the same for all rows, and left out.
-        products = tf.matmul(embeddings, self._rows, transpose_b=True)
-        rows = tf.math.top_k(2.0 * products - self._squares, self.top).indices
-        distances = tf.norm(embeddings[:, None] - tf.gather(self._rows, rows), axis=2)
+        products = tf.matmul(embeddings, self._rows.value, transpose_b=True)
+        rows = tf.math.top_k(2.0 * products - self._squares.value, self.top).indices
+        distances = tf.norm(embeddings[:, None] - tf.gather(self._rows.value, rows), axis=2)
         order = tf.argsort(distances, axis=1, stable=True)
         return tuple(tf.gather(found, order, batch_dims=1) for found in (distances, rows))

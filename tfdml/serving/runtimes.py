@@ -27,6 +27,7 @@ from tfdml.serving.weights import scaled
 TOLERANCE = 1e-4  # of float32, beside the embeddings of Keras
 VERIFIED = 64  # images
 _COPIES = 70  # of the weights, in memory at once
+_STEPS = ("class_id", "known", "probability")  # outputs that the smallest difference may change
 NETWORK, SIMILARITY = "model", "similarity"  # names of files
 
 
@@ -81,16 +82,16 @@ def load_network(path):
         raise ValueError(f"{path} cannot be read by {name} ({words})") from error
 
 
-def write_networks(folder, embedder, loss, options, properties, images=None):
+def write_networks(folder, served, loss, options, properties, images=None):
     """Writes the files of all formats of `ExportOptions`; returns their metadata, by file.
 
     Raises a ValueError if the numbers of one differ from those of Keras, for `images` or noise.
     """
-    written, rows = {}, fitting_batch_size(embedder.input_shape[1:])
-    images = _noise(embedder.input_shape[1:]) if images is None else images[:VERIFIED]
+    written, rows = {}, fitting_batch_size(served.image_shape)
+    images = _noise(served.image_shape) if images is None else images[:VERIFIED]
     inputs = {"images": np.asarray(images, np.float32)}
     most = TOLERANCE if options.precision == "float32" else np.inf
-    for name, model in networks(embedder, loss).items():
+    for name, model in networks(served.embedder, loss, served.decision).items():
         exact = _in_pieces(lambda **rows: model(rows, training=False), inputs, rows)  # noqa: B023
         for kind in options.formats:
             path = folder / f"{name}{FORMATS[kind][0]}"
@@ -103,7 +104,9 @@ def write_networks(folder, embedder, loss, options, properties, images=None):
                 plain = pathlib.Path(unfinished, path.name)
                 _WRITERS[kind](model, plain, path, options.precision, properties)
             found = _in_pieces(load_network(path), inputs, rows)
-            difference = max(_difference(found[name], exact[name]) for name in exact)
+            difference = max(
+                _difference(found[name], exact[name]) for name in exact if name not in _STEPS
+            )
             expected = f"{path.name} must have the numbers of Keras, up to {most:g}"
             check(difference <= most, expected, largest_difference=difference)
             size = sum(file.stat().st_size for file in parts_of(path)) / 1e6
@@ -114,7 +117,7 @@ def write_networks(folder, embedder, loss, options, properties, images=None):
     return written
 
 
-def networks(embedder, loss=None):
+def networks(embedder, loss=None, decision=None):
     """{name of a file: `keras.Model` of it}, from and to tensors by name.
 
     The embedding of several levels is given as a whole, and each level for itself.
@@ -125,6 +128,8 @@ def networks(embedder, loss=None):
     if levels > 1:
         parts = keras.ops.split(rows, levels, axis=1)
         outputs |= {f"embedding{level}": part for level, part in enumerate(parts, start=1)}
+    if decision is not None:
+        outputs |= decision(rows)
     found = {NETWORK: keras.Model({"images": images}, outputs)}
     if loss is not None:
         a, b = (keras.Input(rows.shape[1:], name=f"embeddings_{side}") for side in "ab")

@@ -16,6 +16,7 @@ from tfdml.images.decoding import decode, resize
 from tfdml.models import EmbeddingModel, number_of_levels
 from tfdml.quiet import progress
 from tfdml.serving import runtimes
+from tfdml.serving.decision import Decision
 from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import TRAINING, without_folders, write_metadata
 from tfdml.serving.nearest import Nearest
@@ -42,6 +43,7 @@ def export_model(
     images=None,
     classes=None,
     gallery=None,
+    decision=None,
     top=TOP,
     metadata=None,
 ):
@@ -62,6 +64,10 @@ def export_model(
             `classes`.
         neighbours: `image_bytes` (n,) -> `ids`, `classes` and `distances` (n, top) of the nearest
             images of the gallery, nearest first. Only with `gallery`.
+        decide: `embeddings` (n, dim) -> (n,) each: `class`, the name of the class, `class_id`, its
+            place in the metadata, `score` and `probability` float32, and `known`, whether it is of
+            that class or of none. Only with `decision`, with which `classify` and `neighbours`
+            return these too.
 
     The images of a batch may differ in format and size. An unreadable image fails its request with
     an error that gives its row and the reason. With `on_bad_image="nan"` its numbers are NaN, its
@@ -89,6 +95,7 @@ def export_model(
         classes: `tfdml.serving.Gallery` of class means, such as those of `class_means`, by
             embeddings of the same model.
         gallery: `tfdml.serving.Gallery` of at most 100,000 images.
+        decision: `tfdml.evaluation.OpenSetDecision`, of embeddings of the same model.
         top: Number of classes or images to return; all if there are fewer.
         metadata: {name: value} of the training: the last five that `tfdml.serving.metadata`
             lists.
@@ -119,6 +126,8 @@ def export_model(
         size = embedder.input_shape[1:]
         read_image = lambda contents: resize(decode(contents, size[2]), size)  # noqa: E731
     served = ServedModel(embedder, read_image, loss, options=options)
+    if decision is not None:
+        served.add_decision(decision)
     if classes is not None:
         served.add_classes(classes, top=top)
     if gallery is not None:
@@ -166,6 +175,7 @@ class ServedModel:
         # A later export of this version reads images with the same function.
         self._written.read_image = compiled(read_image, [tf.TensorSpec([], tf.string)])
         self.top = {}  # signature -> rows that it returns
+        self.decision = None  # `Decision`, if there is one
         # Each is traced once, even if several others call it.
         images = tf.TensorSpec([None, *self.image_shape], name="images")
         self._embed_images = compiled(self._embed, [images])
@@ -180,6 +190,14 @@ class ServedModel:
             rows = [tf.TensorSpec([None, self.dim], name=f"embeddings_{side}") for side in "ab"]
             self.signatures["score_pairs"] = compiled(self._score_pairs, rows)
             self.signatures["score_matrix"] = compiled(self._score_matrix, rows)
+
+    def add_decision(self, decision):
+        """Adds the signature `decide`, and what it returns to signatures that are added later."""
+        self._check_width(decision.rule.rows)
+        self.decision = Decision(decision)
+        self._written.decision = [variable.value for variable in self.decision.variables]
+        rows = tf.TensorSpec([None, self.dim], name="embeddings")
+        self.signatures["decide"] = compiled(self._decide, [rows])
 
     def add_classes(self, means, *, top):
         """Adds the signature `classify`, which returns the `top` of a `Gallery` of class means."""
@@ -215,7 +233,7 @@ class ServedModel:
             known = metadata_of(self, **(metadata or {}))
             if self.options.formats:
                 known["files"] = runtimes.write_networks(
-                    unfinished, self.embedder, self._loss, self.options, known, images
+                    unfinished, self, self._loss, self.options, known, images
                 )
             write_metadata(extra, {**known, "fingerprint": fingerprint(unfinished)})
             for name, content in (assets or {}).items():
@@ -277,19 +295,29 @@ class ServedModel:
         with self._weights.in_place():
             return {"similarity": self._loss.similarity_layer.matrix(*rows)}
 
-    def _add(self, name, gallery, top, texts):
-        check_integer(1, top=top)
-        width = gallery.embeddings.shape[1]
+    def _decide(self, embeddings):
+        found = self.decision(embeddings)
+        names = tf.constant(self.decision.stated["classes"])
+        return {"class": tf.gather(names, found["class_id"]), **found}
+
+    def _check_width(self, embeddings):
+        width = embeddings.shape[1]
         expected = "a gallery must have embeddings of the length of this model's"
         check(width == self.dim, expected, dim=self.dim, embeddings=width)
+
+    def _add(self, name, gallery, top, texts):
+        check_integer(1, top=top)
+        self._check_width(gallery.embeddings)
         nearest = Nearest(gallery, top)
-        setattr(self._written, name, nearest)
+        setattr(self._written, name, [variable.value for variable in nearest.variables])
         self.top[name] = nearest.top
 
         def found(images):
-            distances, rows = nearest(self._embed_images(images)["embedding"])
+            embeddings = self._embed_images(images)["embedding"]
+            distances, rows = nearest(embeddings)
             names = {key: tf.gather(tf.constant(values), rows) for key, values in texts.items()}
-            return {**names, "distances": distances}
+            decided = self._decide(embeddings) if self.decision else {}
+            return {**names, "distances": distances, **decided}
 
         self.signatures[name] = self._from_bytes(found)
 
@@ -307,6 +335,7 @@ def metadata_of(served, **training):
         "colours": "RGB" if served.image_shape[2] == 3 else "grey",
         "signatures": list(served.signatures),
         "top": served.top,
+        **({"decision": served.decision.stated} if served.decision else {}),
         "versions": {package.__name__: package.__version__ for package in (tfdml, tf, keras)},
         **dataclasses.asdict(served.options),
         **known,
@@ -318,9 +347,10 @@ def compiled(function, signature):
 
 
 def blank(values, valid):
-    """The values with NaN, or an empty text, in the rows that are not valid."""
+    """The values with NaN, an empty text, -1 or false in the rows that are not valid."""
     valid = tf.reshape(valid, [-1, *[1] * (values.shape.rank - 1)])
-    return tf.where(valid, values, "" if values.dtype == tf.string else float("nan"))
+    missing = {tf.string: "", tf.bool: False, tf.int32: -1}.get(values.dtype, float("nan"))
+    return tf.where(valid, values, tf.constant(missing, values.dtype))
 
 
 def reject_without_partner(a, b):

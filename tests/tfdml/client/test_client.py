@@ -57,6 +57,24 @@ def test_no_images_have_no_embeddings(client):
     assert client.similarity([], []).shape == (0,)
 
 
+def test_classes_of_images_and_whether_they_are_known(client, served, contents, address):
+    expected = served.decision(served.embed(contents))
+    found = client.classify(contents)
+    assert [row["known"] for row in found] == expected["known"].tolist()
+    assert [row["class"] for row in found] == ["abcdefgh"[i] for i in expected["class_id"]]
+    for name in ("probability", "score"):
+        values = [row[name] for row in found]
+        np.testing.assert_allclose(values, expected[name], atol=1e-4, rtol=1e-4)
+    assert set(found[0]["classes"]) < set("abcdefgh")
+    assert found[0]["distances"] == sorted(found[0]["distances"])
+    missing = [contents[0], b"none"]
+    with pytest.warns(UserWarning, match="image 1"):
+        assert client.classify(missing, on_bad_image="nan")[1] is None
+    without = pytest.raises(ServingError, match="no signature classify")
+    with Client(address, model=NAME, version=1) as earlier, without:
+        earlier.classify(contents[0])
+
+
 def test_the_learned_similarity_of_pairs(client, served, contents, files):
     expected = served.similarity(contents, contents[::-1])
     assert np.ptp(expected) > 1e-4
@@ -184,8 +202,8 @@ def test_models_and_versions_that_are_not_there(options, code, address, contents
 def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, contents, monkeypatch):
     with pytest.raises(ServingError, match="INVALID_ARGUMENT"):
         client.predict("nothing", {"image_bytes": contents})
-    monkeypatch.setattr(module, "_EMBED", module._EMBED._replace(signature="classify"))
-    with pytest.raises(ServingError, match=r"no signature classify.*embed_images"):
+    monkeypatch.setattr(module, "_EMBED", module._EMBED._replace(signature="neighbours"))
+    with pytest.raises(ServingError, match=r"no signature neighbours.*embed_images"):
         client.embed(contents, on_bad_image="nan")
 
 

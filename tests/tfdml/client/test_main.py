@@ -60,6 +60,17 @@ def test_a_version_or_a_label_is_asked_and_a_file_replaced_only_if_told(
         np.testing.assert_allclose(np.load(out)["embeddings"], expected, atol=1e-5)
 
 
+def test_prints_the_class_of_each_image_or_none(run, served, contents, files):
+    code, said, errors = run("classify", *files)
+    assert (code, errors) == (0, "")
+    expected = served.decision(served.embed(contents))
+    lines = said.splitlines()
+    assert ["none of these" not in line for line in lines] == expected["known"].tolist()
+    assert [float(line.split()[0]) for line in lines] == pytest.approx(
+        expected["probability"].tolist(), abs=1e-3
+    )
+
+
 def test_an_image_that_cannot_be_read_fails_or_is_left_out(run, files, tmp_path):
     files[1].write_bytes(b"no image")
     out = tmp_path / "embeddings.npz"

@@ -280,3 +280,27 @@ def test_rejects_wrong_input(function, changes, error, message):
     data = {"evaluation": {"embeddings": X, "labels": Y}, "predictions": gallery, "scores": DECIDED}
     with pytest.raises(error, match=message):
         getattr(evaluation, f"open_set_{function}")(**{**data[function], **changes})
+
+
+def test_a_decision_is_chosen_by_classes_left_out_and_knows_all(rng):
+    labels = np.repeat(np.arange(12), 8) - 3
+    rows = 2 * rng.normal(size=(12, 4))[labels] + rng.normal(size=(96, 4))
+    names = [f"class {row}" for row in range(12)]
+    decision = evaluation.open_set_decision(rows, labels, names, false_alarm_rate=0.1)
+    expected = evaluation.open_set_predictions(rows, rows, labels, method=decision.rule.method)
+    found = decision(rows)
+    np.testing.assert_array_equal(found["class_id"] - 3, expected[0])
+    np.testing.assert_allclose(found["score"], expected[1])
+    np.testing.assert_array_equal(found["known"], found["score"] > decision.threshold)
+    assert ((found["probability"] > 0) & (found["probability"] < 1)).all()
+    assert decision.facts["dir"] > 0.2
+    # Every class is asked for once as unknown, and four times by half of its rows.
+    parts, drawn = open_set._parts(labels, 5, rng), open_set._drawn(labels, rng)
+    asked = open_set._asked(rows, labels, parts, range(5), drawn)
+    for label in range(12):
+        known = asked.truth == label
+        assert (known.sum(), np.sum(asked.classes[~known] == label)) == (16, 8)
+    far = decision(rows + 99)
+    assert not far["known"].any()
+    with pytest.raises(ValueError, match=r"`names` must have one per class\. Received: names=2"):
+        evaluation.open_set_decision(rows, labels, ["a", "b"])

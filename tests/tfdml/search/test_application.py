@@ -221,3 +221,15 @@ def test_what_fails_unforeseen_reveals_nothing_of_the_inside(client, search, mon
 
     monkeypatch.setattr(search, "by_id", fail)
     assert "secret" not in error_of(client.get("/api/similar/0"), 500)
+
+
+def test_a_model_that_decides_says_so_with_the_reason(client, search, encoded):
+    search.model.decides = True
+    decisions = [
+        client.post("/api/search", data=encoded(colour), content_type=PNG).json["decision"]
+        for colour in ((240, 10, 10), (10, 10, 250))
+    ]
+    assert [decision["known"] for decision in decisions] == [True, False]
+    assert {decision["class"] for decision in decisions} == {"red"}
+    assert decisions[0]["distance"] == pytest.approx(0.1)
+    assert {"probability", "threshold", "method"} < set(decisions[0])

@@ -37,7 +37,7 @@ def test_every_signature_gives_the_numbers_of_keras(served, session, contents, r
         "score_pairs": (rows, model.similarity(a, b)),
         "score_matrix": (rows, similarities),
     }
-    assert names_of(session) == {*jobs}
+    assert names_of(session) == {*jobs, "classify", "decide"}
     for name, (inputs, expected) in jobs.items():
         (values,) = session.run(name, inputs).values()
         assert np.ptp(expected) > 0, name

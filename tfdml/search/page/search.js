@@ -131,15 +131,18 @@ async function route() {
     showError(null);
     if (answered) {
       showQuery(answered.query);
+      showDecision(answered.answer.decision);
       showResults(answered.answer);
     } else {
       showQuery(null);
+      showDecision(null);
       showSample(sample);
     }
   } catch (error) {
     if (question !== shown) return;
     showError(error);
     showQuery(null);
+    showDecision(null);
     byId("results").replaceChildren();
     byId("results-title").textContent = "No answer";
     byId("status").textContent = "";
@@ -159,6 +162,16 @@ function showQuery(query) {
   byId("query-folder").replaceChildren(...breakable(query.folder));
   byId("query-folder").hidden = !query.folder;
   byId("query-name").replaceChildren(...breakable(fileName(query.name)));
+}
+
+function showDecision(decision) {
+  byId("decision").hidden = !decision;
+  if (!decision) return;
+  const { known, class: name, probability, distance, threshold, method } = decision;
+  const reason = `${formatted(distance)} by the rule “${method}”, ${known ? "below" : "not below"} ${formatted(threshold)}`;
+  byId("decision").textContent = known
+    ? `${name}: probability ${formatted(probability)}. Its distance is ${reason}.`
+    : `None of these. The nearest class is ${name}, probability ${formatted(probability)}: its distance is ${reason}.`;
 }
 
 function showResults({ results, ranked_by: kind, seconds }) {
