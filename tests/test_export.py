@@ -166,28 +166,23 @@ def test_an_export_again_goes_on_without_the_images_of_the_run(here, monkeypatch
     assert "precision_scores" not in read_metadata(pathlib.Path("without_images/1"))
 
 
-def test_an_earlier_export_gets_files_for_other_runtimes(here, test_split):
+def test_an_earlier_export_gets_files_for_other_runtimes(here, test_split, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
-    export.main([str(MODEL), "--format", "onnx", "--out", "saved_models/runtimes"])
-    stated = read_metadata(pathlib.Path("saved_models/runtimes/1"))
+    first, rounded = (pathlib.Path("saved_models", "runtimes", number) for number in "12")
+    export.main([str(MODEL), "--format", "onnx", "--out", str(first.parent)])
+    stated = read_metadata(first)
     assert (stated["format"], stated["on_bad_image"]) == ("onnx", "nan")
-    network = load_network("saved_models/runtimes/1/model.onnx")
-    found = network(images=test_split.images[:9])["embedding"]
+    found = load_network(first / "model.onnx")(images=test_split.images[:9])["embedding"]
     np.testing.assert_allclose(found, embeddings_of(MODEL / "1", test_split.images[:9]), atol=1e-5)
-    export.main(["saved_models/runtimes", "--out", "saved_models/runtimes"])
-    assert read_metadata(pathlib.Path("saved_models/runtimes/2"))["format"] == "onnx"
 
-
-def test_a_file_that_loses_recall_when_rounded_is_warned_of(here, monkeypatch, capsys):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("tf2onnx")
     recalls = iter([0.5, 0.495, 0.45])  # of the model, its rounded SavedModel and ONNX file
     monkeypatch.setattr(runs.exporting, "recall_of", lambda rows, images: next(recalls))
-    options = ["--format", "onnx", "--precision", "int8", "--out", "saved_models/lossy"]
+    options = ["--precision", "int8", "--out", str(first.parent)]
     with pytest.warns(UserWarning, match="recall@1 of onnx is 5.0 points below that of float32"):
-        export.main([str(MODEL), *options])
-    stated = read_metadata(pathlib.Path("saved_models/lossy/1"))
+        export.main([str(first.parent), *options])
+    stated = read_metadata(rounded)
+    assert stated["format"] == "onnx"
     assert list(stated["precision_scores"]) == ["float32", "int8", "onnx"]
     assert "    onnx: recall@1 0.4500, " in capsys.readouterr().out
 

@@ -78,19 +78,14 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
     [
         (lambda: Balanced(0, 2), ValueError, "`classes_per_batch` must be >= 1"),
         (lambda: Balanced(2, 0), ValueError, "`images_per_class` must be >= 1"),
-        (lambda: Balanced(2.0, 2), TypeError, "`classes_per_batch` must be an integer"),
-        (lambda: Balanced(2, True), TypeError, "`images_per_class` must be an integer"),
         (lambda: Groups(3, 9), ValueError, "`super_classes` must divide `classes_per_batch`"),
         (lambda: Groups(2, 3), ValueError, "`batch_size` must be >= 4"),
         (lambda: Groups(2, 9, 0), ValueError, "`super_classes` must be >= 1"),
         (lambda: Groups(2, 9, 2, 1), ValueError, "`images_per_class` must be >= 2"),
-        (lambda: Groups(2, 9, 2, 2.0), TypeError, "`images_per_class` must be an integer"),
         (lambda: Groups(2, 9, evenly="yes"), TypeError, "`evenly` must be true or false"),
         (lambda: WholeClasses(3), ValueError, "`batch_size` must be >= 4"),
-        (lambda: WholeClasses(9.0), TypeError, "`batch_size` must be an integer"),
         (lambda: Shuffled(0), ValueError, "`batch_size` must be >= 1"),
         (lambda: Pairs(0), ValueError, "`batch_size` must be >= 2"),
-        (lambda: Pairs(4.0), TypeError, "`batch_size` must be an integer"),
     ],
 )
 def test_numbers_are_checked_when_a_sampler_is_built(build, error, message):

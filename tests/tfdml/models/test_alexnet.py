@@ -1,4 +1,4 @@
-"""AlexNet; `tests/tools/test_convert_googlenet.py` compares its features with those of Caffe."""
+"""AlexNet; `tests/tools/test_converters.py` compares its features with those of Caffe."""
 
 import keras
 import numpy as np

@@ -11,6 +11,8 @@ from tfdml import EmbeddingModel, losses, models
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
 
+pytestmark = pytest.mark.usefixtures("without_xla")
+
 
 def test_evaluate_reports_the_loss_and_trains_nothing(images):
     model = build()
