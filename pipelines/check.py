@@ -51,7 +51,7 @@ def main(arguments=None):
             print(write_duplicates(split.images, given.data_dir, given.duplicates))
     for sentence in found:
         print(sentence)
-    if found:
+    if found or split is None:
         print("Repair what was found, or skip it with --skip_invalid true")
         raise SystemExit(1)
     print(f"All {len(split.labels):,} images can be read")

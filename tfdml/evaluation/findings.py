@@ -146,11 +146,11 @@ def _of_classes(rows, means, ids, classes, sizes):
         part = by_class[number]
         score, sides = _two_clusters(rows[part])
         if score >= _TWO:
-            pair = (
+            one, two = (
                 _nearest(rows, each, rows[each].mean(axis=0))
                 for each in (part[sides], part[~sides])
             )
-            yield Finding("split", *pair, score, int(ids[number]))
+            yield Finding("split", one, two, score, int(ids[number]))
 
 
 def _nearest(rows, chosen, place):

@@ -1,5 +1,7 @@
 """What is done to embeddings after a training: projection, query expansion, mutual neighbours."""
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -163,7 +165,8 @@ def rank_by(distances, labels, gallery_labels=None, **kind):
         gallery_labels: (m,) integers; those of the queries if None, which do not find themselves.
         **kind: Such as `nearest` and `depth`.
     """
-    numbers, known = np.arange(len(labels), dtype=float)[:, None], {"queries": None}
+    numbers = np.arange(len(labels), dtype=float)[:, None]
+    known: dict[str, Any] = {"queries": None}
     if gallery_labels is None:
         gallery_labels, kind = labels, {**kind, "own": np.arange(len(labels))}
 

@@ -175,7 +175,7 @@ class ServedModel:
         # A later export of this version reads images with the same function.
         self._written.read_image = compiled(read_image, [tf.TensorSpec([], tf.string)])
         self.top = {}  # signature -> rows that it returns
-        self.decision = None  # `Decision`, if there is one
+        self.decision: Any = None  # `Decision`, if there is one
         # Each is traced once, even if several others call it.
         images = tf.TensorSpec([None, *self.image_shape], name="images")
         self._embed_images = compiled(self._embed, [images])

@@ -1,6 +1,7 @@
 """The tasks of `evaluate.py`: what each checks before images are embedded, and its scores."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -157,7 +158,7 @@ def _ranked(embedded, options):
 def _post_processed(data, gallery, options):
     """As `_ranked`, of expanded queries, or by mutual neighbours."""
     (rows, labels), others = data, gallery.get("gallery_embeddings")
-    found_labels, kind = gallery.get("gallery_labels"), {"nearest": NEAREST}
+    found_labels, kind = gallery.get("gallery_labels"), dict[str, Any](nearest=NEAREST)
     if options.reciprocal:
         given = {"k1": options.reciprocal, **options.reciprocal_options}
         distances = evaluation.k_reciprocal_distances(rows, others, **given)
