@@ -11,7 +11,7 @@ from benchmarks.peers.parts import evaluation, losses
 from benchmarks.peers.racers import RACES
 
 PROGRAM = "benchmarks/peers"
-PARTS = ("losses", "evaluation", "samplers", "steps", "race")
+PARTS = ("losses", "evaluation", "samplers", "steps", "heads", "race")
 
 RANGES = {  # of numbers: least and most
     "batches": (8, losses.PER_CLASS * losses.CLASSES),
@@ -59,6 +59,8 @@ def parse(description, arguments=None):
         default=os.environ.get("TFDML_DATA"),
         help="of the race: tfds/, cub200/, cars196/ and weights/; default: TFDML_DATA",
     )
+    explained = "file of features for heads, as evaluate.py --embeddings reads; made if not given"
+    parser.add_argument("--features", type=pathlib.Path, help=explained)
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side; default: 5")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("runs/peers"))
     parser.add_argument("--docs", type=pathlib.Path, help="to write to; default: --folder")
@@ -72,6 +74,8 @@ def parse(description, arguments=None):
         values = getattr(given, name)
         if values is not None and not all(least <= each <= most for each in np.atleast_1d(values)):
             parser.error(f"--{name} must be from {least:,} to {most:,}. Received: {values}")
+    if given.features is not None:
+        given.features = given.features.resolve()
     return given
 
 

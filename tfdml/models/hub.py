@@ -4,6 +4,7 @@ import functools
 import importlib
 import math
 import os
+import re
 import sys
 from typing import Any
 
@@ -192,6 +193,8 @@ def _loaded(package, name, preset, **options):
     except Exception as error:  # of KerasHub, Kaggle, Hugging Face and the network
         reason = str(error).strip().partition("\n")[0].partition(". ")[0]
         expected = "a name of keras.io/keras_hub/presets, a handle hf:// or kaggle://, or a folder"
+        if re.search("retries|resolve|connect", reason, re.IGNORECASE):
+            reason = "its host cannot be reached: copy the folder of the preset here and give that"
         sentence = f"KerasHub cannot load the preset {preset!r}, {expected}: {reason}"
         raise ValueError(sentence) from error
 

@@ -214,6 +214,15 @@ def test_without_keras_hub_it_says_how_to_install_it(monkeypatch):
         build_embedder("hub:dinov2_base", input_shape=SHAPE)
 
 
+def test_without_a_network_it_says_what_to_do(monkeypatch):
+    def fail(*_, **__):
+        raise OSError("HTTPSConnectionPool(host='kaggle'): Max retries exceeded. (Caused by")
+
+    monkeypatch.setattr(keras_hub.layers.ImageConverter, "from_preset", fail)
+    with pytest.raises(ValueError, match=r"'dinov2_base', .*: its host cannot be reached: copy"):
+        build_embedder("hub:dinov2_base", input_shape=SHAPE)
+
+
 OWN = """
 import keras
 
