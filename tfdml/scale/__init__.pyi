@@ -1,4 +1,5 @@
 from . import embedding_job as embedding_job
+from . import exporting as exporting
 from . import image_model as image_model
 from . import indexing as indexing
 from .collection import Collection as Collection

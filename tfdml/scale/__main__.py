@@ -3,10 +3,12 @@
     python -m tfdml.scale embed --model saved_models/NAME/1 --images photos --out embeddings
     python -m tfdml.scale index embeddings --factory IVF4096,SQ8
     python -m tfdml.scale check embeddings
+    python -m tfdml.scale export embeddings photos.lance --to lance
 
 embed   writes the embeddings of a collection to a folder of Parquet files
 index   builds an index of them, on disk
 check   reads all of these files and names those that are damaged
+export  copies the embeddings to a Parquet file, a Lance table or Qdrant
 
 Each has --help. docs/scale.md describes the files.
 """
@@ -102,6 +104,28 @@ class Check:
     folder: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Collection and where to copy it.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote.
+        to: `parquet`, a file; `lance`, a table (`pip install -e ".[lance]"`); or `qdrant`, the
+            collection `tfdml` (`pip install -e ".[qdrant]"`). Each image that could be read has
+            `id`, its row in the list, `path`, `label` and `vector`.
+        out: Path to write to, which must not exist; of Qdrant the folder of its local mode, or the
+            URL of a server.
+        precision: `float32` or `float16`, of the stored vectors.
+    """
+
+    paths: ClassVar = ("folder", "out")
+
+    folder: str
+    out: str
+    to: Literal["parquet", "lance", "qdrant"] = "parquet"
+    precision: Literal["float32", "float16"] = "float32"
+
+
 def main(arguments=None):
     keep_printing()
     command, arguments = command_of(PROGRAM, __doc__, COMMANDS, arguments)
@@ -152,7 +176,18 @@ def check(program, settings, _errors):
         print(f"{unknown:,} files of an earlier version have no checksum")
 
 
-COMMANDS = {"embed": (embed, Embed), "index": (index, Index), "check": (check, Check)}
+def export(_program, settings, _errors):
+    """Copies the embeddings of a collection to the format of another tool."""
+    count = scale.exporting.export(**vars(settings))
+    print(f"{count:,} images: {settings.out}")
+
+
+COMMANDS = {
+    "embed": (embed, Embed),
+    "index": (index, Index),
+    "check": (check, Check),
+    "export": (export, Export),
+}
 
 
 if __name__ == "__main__":

@@ -91,6 +91,14 @@ class Collection:
         embeddings = np.asarray(vectors.flatten(), np.float32).reshape(-1, self.dim)
         return Rows(ids, embeddings)
 
+    def table(self, number):
+        """The images of a shard with an embedding: `pyarrow.Table` of id, path, label, vector."""
+        rows = self.shard(number)
+        texts = self._read(number, ["path", "label"]).take(rows.ids - number * self.shard_size)
+        vectors = pa.FixedSizeListArray.from_arrays(rows.embeddings.reshape(-1), self.dim)
+        columns = {"id": rows.ids, **{name: texts[name] for name in texts.column_names}}
+        return pa.table({**columns, "vector": vectors})
+
     def readable(self):
         """(images,) booleans, which of the images have an embedding."""
         shards = (self._read(number, ["error"])["error"] for number in range(self.shards))
