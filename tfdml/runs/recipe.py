@@ -58,9 +58,10 @@ class Recipe(Settings):
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`. Images are cropped to their boxes in
             training and in scoring.
-        exclude, relabel: CSV files of images to leave out and of new labels, such as
-            `tfdml-evaluate audit` writes: with a column `path`, relative to `data_dir`, and
-            `suggestion`, which is `exclude` or `relabel CLASS`; other lines are ignored.
+        exclude: CSV file of images to leave out, with a column `path`, relative to `data_dir`; of
+            one that `tfdml-evaluate audit` writes, the lines whose `suggestion` is `exclude`.
+        relabel: CSV file of new labels, with the columns `path` and `label`; of such a one, the
+            lines whose `suggestion` is `relabel CLASS`. It may be the same file.
         image_size: Side of the square images in pixels; the preset's or the dataset's own if not
             given.
         warp_size: Side in pixels to which images are first resized, regardless of their aspect

@@ -41,9 +41,11 @@ class Scoring(Settings):
         boxes: `annotated`, for the boxes of the dataset, or a CSV file with the lines
             `path,x1,y1,x2,y2`, paths relative to `data_dir`: images are cut to their boxes. If not
             given, those of the training to the boxes of the training.
-        exclude, relabel: CSV files of images to leave out and of new labels, such as the task
-            `audit` writes, with a column `path`, relative to `data_dir`, and `suggestion`; those of
-            the training if not given.
+        exclude: CSV file of images to leave out, with a column `path`, relative to `data_dir`; of
+            one that the task `audit` writes, the lines whose `suggestion` is `exclude`. That of the
+            training if not given.
+        relabel: CSV file of new labels, likewise, with the columns `path` and `label`; of one of an
+            audit, the lines whose `suggestion` is `relabel CLASS`.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of the training's
             `warp_size`, or without one of 8 / 7 of the sides; 10 for these and their mirror images.
             Their embeddings, to unit length, are averaged, each level for itself.

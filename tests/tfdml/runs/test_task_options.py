@@ -9,7 +9,10 @@ from tfdml.programs import evaluate
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--task classify", "Unknown task 'classify'. Available: compare, ncm, one_per_class"),
+        (
+            "--task classify",
+            "Unknown task 'classify'. Available: audit, compare, ncm",
+        ),
         ("--shots 2", "`shots` is an option of the task ncm. Received: task='retrieval'"),
         ("--task ncm --hierarchy x", "`hierarchy` is an option of the task zero_shot"),
         ("--task ncm --report folder", "`report` is an option of the task retrieval"),
