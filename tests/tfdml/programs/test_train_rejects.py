@@ -69,6 +69,7 @@ REJECTED = [
     ("--tune head --embedding_dim null", ["`embedding_dim` must be a number for `tune` head"]),
     ("--tune head --augmentation.rotation 9", ["`augmentation` needs `views`"]),
     ("--tune lora --backbone mobilenet_v2", ["Received: backbone='mobilenet_v2', tune='lora'"]),
+    ("--layer_decay 0.5 --tune head", ["`layer_decay` is for `tune` full. Received"]),
     ("--lora_rank 4", ["`lora_rank` is for `tune` lora. Received: lora_rank=4"]),
     ("--dataset features:missing.npz", ["there is no missing.npz", "`embeddings` and `labels`"]),
     ("--dataset features:x.npz --mirror true", ["`mirror` must be left out with a `dataset`"]),

@@ -30,6 +30,7 @@ SHORT = ["--loss", "triplet", "--checkpoint_every", "5", "--schedule", "constant
 KINDS = {
     "head": ["--tune", "head", *SHORT],
     "lora": ["--tune", "lora", "--lora_rank", "2", "--backbone", "own_dense:dense", *SHORT],
+    "full": ["--layer_decay", "0.5", "--backbone", "own_dense:dense", *SHORT],
 }
 
 
@@ -59,8 +60,14 @@ def test_a_part_is_trained_and_the_whole_saved_and_served(kind, runs):
     folder, _ = runs
     images, model = pipelines.load("digits").test.images[:9], checkpoint(folder, kind)
     layers = {re.sub(r"_\d+$", "", v.path.split("/")[-2]) for v in model.trainable_variables}
-    assert layers == {"head": {"embedding"}, "lora": {"embedding", "dense"}}[kind]
+    assert layers == {"embedding"} | ({"dense"} if kind != "head" else set())
     np.testing.assert_allclose(served(folder, kind, images), model.embed(images), atol=1e-5)
+
+
+def test_the_rates_of_a_full_tuning_fall_to_the_first_layers(runs):
+    factors = checkpoint(runs[0], "full").optimizer.layer_multipliers
+    assert factors == sorted(factors)
+    assert factors[0] < factors[-1] == 1
 
 
 def test_the_adapters_are_kept_alone(runs, monkeypatch):
@@ -81,7 +88,7 @@ def backbone_weights(trained, fresh):
     return [known[variable.path] for variable in fresh.weights]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["head", "lora"])
 def test_the_scores_stand_beside_those_of_the_frozen_features(kind, runs):
     folder, printed = runs
     scores = scores_of(folder / "runs" / kind)
