@@ -18,7 +18,7 @@ from tfdml.evaluation.ranking import rank
 
 METHODS = ("nearest", "mean", "ratio", "mahalanobis", "per_class")
 _UNKNOWN = -1
-_FEWEST_CLASSES = 8  # two are known and two unknown in each half
+_FEWEST_CLASSES = 8  # four in each half, of which three are known
 _ROUNDS = 5
 
 
@@ -224,9 +224,10 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
     """How well some classes are told from each other and from all others, by rules for new classes.
 
     Each draw halves the classes. One half chooses the method, by dir and then by oscr, its
-    threshold and its probabilities; the other, never seen, is scored. In both, half of the classes
-    are known by half of their rows; their other rows and those of the other classes are the
-    queries; then these classes change roles. Classes of one row are never known.
+    threshold and its probabilities; the other, never seen, is scored. In either, a fifth of the
+    classes is unknown and the others are known by half of their rows; their other rows and those of
+    the unknown classes are the queries. So in five rounds, in which each class is unknown once.
+    Classes of one row are never known.
 
     Intervals are 95 % ones, of Student's t: the deviation over draws of half of the classes is the
     standard error of the delete-half jackknife.
@@ -240,7 +241,9 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
     Returns:
         A dict of means over the draws:
 
-        * "scores": of the chosen method, those of `open_set_scores`, and "ece" of `reliability`.
+        * "scores": of the chosen method, those of `open_set_scores`, and "ece" of `reliability`;
+          "pooled_ece" is that of the queries of all draws together, which averages out how the
+          classes of a draw differ from those that chose.
         * "intervals": {name: (low, high)} of these; none of one draw.
         * "methods": {method: those of `open_set_scores`, and "chosen", the share of the draws}.
         * "rules": {"chosen", "naive": {"false_alarm_rate", "dir"}} of the thresholds of the other
@@ -283,13 +286,14 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
         decided.append((probability(scores), right))  # of the chosen rule
         drawn["scores"].append({**after[best], "ece": reliability(*decided[-1])["ece"]})
     means = {name: _mean(values) for name, values in drawn.items()}
+    together = reliability(*map(np.concatenate, zip(*decided, strict=True)))
     return {
-        "scores": means["scores"],
+        "scores": {**means["scores"], "pooled_ece": together["ece"]},
         "intervals": _intervals(drawn["scores"]) if draws > 1 else {},
         "methods": {method: means[method] for method in METHODS},
         "rules": {rule: means[rule] for rule in ("chosen", "naive")},
         "calibrations": means["calibrations"],
-        "reliability": reliability(*map(np.concatenate, zip(*decided, strict=True))),
+        "reliability": together,
     }
 
 
@@ -350,10 +354,8 @@ class OpenSetDecision(NamedTuple):
 def open_set_decision(embeddings, labels, names=None, *, seed=0, false_alarm_rate=0.01):
     """Chooses how to decide between the classes of these rows and none of them.
 
-    In five rounds a fifth of the classes is unknown, and the others are known by half of their
-    rows; their other rows and those of the unknown classes are the queries. Those of all rounds
-    choose the method, the threshold and the probability as in `open_set_evaluation`. The method
-    then knows all classes by all rows.
+    All classes choose the method, the threshold and the probability, as half of them do in
+    `open_set_evaluation`. The method then knows all by all rows.
 
     Args:
         embeddings, labels: As for `open_set_evaluation`.
@@ -408,10 +410,10 @@ class _Half(NamedTuple):
 
 def _halves(embeddings, labels, rng):
     """Yields two `_Half`s, drawn at random."""
-    parts = _parts(labels, 4, rng)
+    parts = _parts(labels, 2 * _ROUNDS, rng)
     in_gallery = _drawn(labels, rng)
-    for half in ((0, 1), (2, 3)):
-        yield _asked(embeddings, labels, parts, half, in_gallery)
+    for half in (0, 1):
+        yield _asked(embeddings, labels, parts, range(half, 2 * _ROUNDS, 2), in_gallery)
 
 
 def _parts(labels, number, rng):

@@ -107,7 +107,7 @@ def summary(options, model, images):
     if task == "one_per_class":
         lines.append(f"among one image of each class, {draws}")
     if task == "open_set":
-        lines.append(f"half of the classes known by half of their images, {draws}")
+        lines.append(f"four fifths of the classes known by half of their images, {draws}")
     if options.gallery:
         index = ", through its index" if options.index else ""
         lines.append(f"in the gallery {options.gallery}{index}")

@@ -320,7 +320,7 @@ class OpenSet(Exporting):
     """Whether an image is of one of the known classes, and of which, or of none of them.
 
     Half of the scored classes choose how to decide, the others are scored with that. In each half,
-    some classes are known by half of their images and the others unknown, and the other way round.
+    each class is unknown once, in five rounds, among others that are known by half of their images.
     An exported model decides between all scored classes and none of them, by the same choice.
 
     Args:
