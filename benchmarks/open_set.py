@@ -37,7 +37,7 @@ all draws together. Brackets are 95 % intervals over classes.
 
 AUROC, FPR@95 and `dir` of the distance to the nearest image, computed by scikit-learn and the
 formulas of OpenOOD on one split of each dataset, differ from those of `tfdml.evaluation` by at most
-{difference:.0e}.
+{difference:g}.
 """
 
 
@@ -107,10 +107,9 @@ def main():
         differences.append(difference_of(rows, labels))
         lines.append(line(name, rows, labels))
         print(lines[-1], f"difference {differences[-1]:.1e}", flush=True)
-    text = HEAD.format(
-        arguments=" ".join(given), rows="\n".join(lines), difference=max(differences)
-    )
-    PAGE.write_text(text, encoding="utf-8")
+    head = f"{row_of(COLUMNS)}\n{row_of(['---'] * len(COLUMNS))}"
+    texts = {"arguments": " ".join(given), "head": head, "rows": "\n".join(lines)}
+    PAGE.write_text(HEAD.format(**texts, difference=max(differences)), encoding="utf-8")
 
 
 if __name__ == "__main__":

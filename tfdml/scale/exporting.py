@@ -1,5 +1,7 @@
 """Copies a collection to a Parquet file, a Lance table or a collection of Qdrant."""
 
+# pyright: reportMissingImports=false
+
 import pathlib
 
 import pyarrow as pa
