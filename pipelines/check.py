@@ -19,14 +19,12 @@ listed.
 """
 
 import argparse
-import collections
 import functools
 import os
 import pathlib
 import warnings
 
 import pipelines
-from pipelines.corrections import EXCLUDE, write_corrections
 from pipelines.invalid import Invalid
 from tfdml.command_line import fail, one_sentence
 from tfdml.files import check_file
@@ -48,6 +46,8 @@ def main(arguments=None):
             check_file(duplicates=pathlib.Path(given.duplicates))
         found, split = check(given.dataset, given.data_dir, given.boxes)
         if given.duplicates and split:
+            from pipelines.duplicates import write_duplicates  # imports SciPy
+
             print(write_duplicates(split.images, given.data_dir, given.duplicates))
     for sentence in found:
         print(sentence)
@@ -94,24 +94,6 @@ def check(name, data_dir=None, boxes=None):
     if split and (split.holds_records or not split.holds_paths):
         raise ValueError(f"`dataset` must be of image files. Received: dataset={name!r}")
     return found + rest, split
-
-
-def write_duplicates(paths, folder, file):
-    """Writes what `find_duplicates` finds as a table; returns a sentence on it."""
-    from pipelines.duplicates import find_duplicates  # imports SciPy
-
-    lines, counts = [], collections.Counter()
-    names = [
-        os.path.relpath(path, os.path.dirname(folder) if os.path.isfile(folder) else folder)
-        for path in paths
-    ]
-    for row, finding, score, other in find_duplicates(paths):
-        counts[finding] += 1
-        beside = ("look", other) if finding == "odd" else (EXCLUDE, names[other])
-        lines.append((names[row], finding, f"{score:.4f}", *beside))
-    write_corrections(file, lines)
-    found = ", ".join(f"{count:,} {finding}" for finding, count in sorted(counts.items()))
-    return f"Found twice or odd: {found or 'none'}. {file}"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Images that are there twice, and odd ones, as their pixels show it: no model is needed."""
 
+import collections
 import hashlib
 import io
 import os
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.fft
 from PIL import Image
 
+from pipelines.corrections import EXCLUDE, write_corrections
 from pipelines.records import read
 from tfdml.images.image_headers import open_image
 from tfdml.quiet import progress
@@ -51,6 +53,22 @@ def find_duplicates(paths):
         codes, turned = (np.array([each[row] for row in rows]) for each in (hashes, mirrored))
         found += _near(rows, codes, turned)
     return sorted(found, key=lambda each: each[0])
+
+
+def write_duplicates(paths, folder, file):
+    """Writes what `find_duplicates` finds as a table; returns a sentence on it."""
+    lines, counts = [], collections.Counter()
+    names = [
+        os.path.relpath(path, os.path.dirname(folder) if os.path.isfile(folder) else folder)
+        for path in paths
+    ]
+    for row, finding, score, other in find_duplicates(paths):
+        counts[finding] += 1
+        beside = ("look", other) if finding == "odd" else (EXCLUDE, names[other])
+        lines.append((names[row], finding, f"{score:.4f}", *beside))
+    write_corrections(file, lines)
+    found = ", ".join(f"{count:,} {finding}" for finding, count in sorted(counts.items()))
+    return f"Found twice or odd: {found or 'none'}. {file}"
 
 
 def _near(rows, codes, turned):

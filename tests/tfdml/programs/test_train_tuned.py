@@ -76,16 +76,10 @@ def test_the_adapters_are_kept_alone(runs, monkeypatch):
     model = checkpoint(folder, "lora")
     keras.utils.clear_session()  # layers have the numbers of the run again
     embedder = build_embedder("own_dense:dense", 16, input_shape=(8, 8, 1))
-    embedder.set_weights(backbone_weights(model.embedder, embedder))
+    embedder.set_weights([w.numpy() for w in model.embedder.weights if "lora" not in w.path])
     load_adapters(embedder, folder / "runs" / "lora" / "adapters.npz")
     images = pipelines.load("digits").test.images[:9].astype("float32")
     np.testing.assert_allclose(embedder.predict(images, verbose=0), model.embed(images), atol=1e-6)
-
-
-def backbone_weights(trained, fresh):
-    """The weights of a fresh embedder, those of its backbone as in a trained one with adapters."""
-    known = {variable.path: variable.numpy() for variable in trained.variables}
-    return [known[variable.path] for variable in fresh.weights]
 
 
 @pytest.mark.parametrize("kind", ["head", "lora"])
@@ -102,7 +96,9 @@ def test_the_scores_stand_beside_those_of_the_frozen_features(kind, runs):
 
 
 @pytest.mark.usefixtures("without_export")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["head", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("lora", "full"))]
+)
 def test_a_part_goes_on_as_if_it_had_not_stopped(kind, runs, monkeypatch):
     folder, _ = runs
     monkeypatch.setattr(Features, "_embed", None)  # all features are in the file
@@ -143,7 +139,7 @@ def test_frozen_features_are_scored_and_exported(tmp_path):
     assert "untrained  " not in printed
 
 
-@pytest.mark.parametrize("ending", ["npz", "parquet"])
+@pytest.mark.parametrize("ending", ["npz", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_head_is_trained_on_features_of_other_tools(ending, tmp_path, rng):
     labels = np.repeat([f"class {number}" for number in range(8)], 6)
     rows = np.eye(8)[np.arange(48) // 6] + rng.normal(0, 0.4, (48, 8))
