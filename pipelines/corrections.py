@@ -55,6 +55,11 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     if joined.super_labels is not None:
         first = dict(zip(joined.labels.tolist(), joined.super_labels.tolist(), strict=True))
         changed["super_labels"] = np.array([first[label] for label in labels.tolist()])
+    for number, (name, split) in enumerate(dataset.splits.items()):
+        left = kept & (places == number)
+        check(left.any(), f"`exclude` and `relabel` leave no images of {name}", exclude=exclude)
+        if lost := split.num_classes - len(np.unique(labels[left])):
+            warn(f"{lost:,} classes of {name} have no images any more")
     joined = dataclasses.replace(joined, **changed)
     splits = {name: joined.subset(kept & (places == i)) for i, name in enumerate(names)}
     return dataclasses.replace(dataset, **splits)
@@ -75,7 +80,7 @@ def _lines(path, column, suggestion, rows, data_dir):
     names, lines = read_table(path)
     wanted = "suggestion" if "suggestion" in names else column
     columns = [name for name in ("path", wanted) if name]
-    expected = f"{path} must have the columns path and {column or 'suggestion'}"
+    expected = f"{path} must have {f'the columns path and {column}' if column else 'a column path'}"
     if not set(columns) <= set(names):
         raise ValueError(f"{expected}. Received: {','.join(names)!r}")
     found, unknown = [], []
@@ -96,4 +101,6 @@ def _lines(path, column, suggestion, rows, data_dir):
         what = f"{len(unknown):,} images of {path} are not in the dataset"
         check(found, f"{what}, none is", first=Bare(unknown[0]))
         warn(f"{what}, such as {unknown[0]}")
+    elif not found:
+        warn(f"{path} changes nothing: no line is for `{suggestion.strip()}`")
     return found

@@ -63,11 +63,15 @@ def test_a_table_of_labels(photos):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"exclude": ["image", "a/0.png"]}, r"exclude.csv must have the columns path"),
+        ({"exclude": ["image", "a/0.png"]}, r"exclude.csv must have a column path"),
         ({"relabel": ["path", "a/0.png"]}, r"the columns path and label"),
         ({"relabel": ["path,label", "a/0.png,z"]}, r"line 2: a new label must be a class.*'z'"),
         ({"exclude": ["path", "z/0.png"]}, r"not in the dataset, none is.*z/0.png"),
         ({"exclude": ["path,suggestion", "a/0.png"]}, r"line 2 must have 2 cells"),
+        (
+            {"exclude": ["path", *(f"{name}/{i}.png" for name in "cd" for i in range(3))]},
+            r"leave no images of test",
+        ),
     ],
 )
 def test_tables_that_do_not_fit(photos, files, message):
@@ -79,6 +83,13 @@ def test_some_images_that_are_not_there(photos):
     with pytest.warns(UserWarning, match=r"1 images of .*exclude.csv are not in the dataset.*z/0"):
         dataset = load(photos, exclude=["path", "z/0.png", "a/0.png"])
     assert content(dataset.train)["a"] == ["a/1.png", "a/2.png"]
+
+
+def test_what_changes_nothing_or_empties_a_class(photos):
+    with pytest.warns(UserWarning, match=r"relabel.csv changes nothing: no line is for `relabel`"):
+        load(photos, relabel=["path,suggestion", "a/0.png,exclude"])
+    with pytest.warns(UserWarning, match="1 classes of test have no images any more"):
+        load(photos, relabel=["path,label", *(f"c/{i}.png,a" for i in range(3))])
 
 
 def test_a_file_that_is_not_there_and_images_in_memory(photos):

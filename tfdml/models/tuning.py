@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import zipfile
 
 import keras
 import numpy as np
@@ -85,8 +86,11 @@ def load_adapters(embedder, path):
     Raises:
         ValueError: If they are of another network.
     """
-    with np.load(path) as file:
-        rank, values = int(file["rank"]), [file[str(n)] for n in range(len(file.files) - 1)]
+    try:
+        with np.load(path) as file:
+            rank, values = int(file["rank"]), [file[str(n)] for n in range(len(file.files) - 1)]
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} must be a file of `save_adapters` ({error})") from error
     backbone_of(embedder).trainable = False
     add_adapters(embedder, rank)
     shapes = [tuple(variable.shape) for variable in embedder.trainable_variables]

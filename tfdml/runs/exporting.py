@@ -126,6 +126,10 @@ def write_next(served, out, trained, images=None, **known):
     """
     check_same_run(out, trained)
     before = metadata.read_metadata(trained)
+    stated = {**before.get("top", {}), **({"decide": 1} if "decision" in before else {})}
+    if lost := [name for name in stated if name not in served.signatures]:
+        how = "export it by tfdml-evaluate, as before, to have them"
+        warnings.warn(f"without {' and '.join(lost)} of {trained}: {how}", stacklevel=2)
     known = {
         "recipe": exported.recipe_in(before) or None,
         "trained_classes": before.get("trained_classes") or None,
@@ -225,7 +229,10 @@ def export_scored(embedded, options, served, results):
     names, labels = found.names, found.labels
     if options.task == "open_set":
         kind = options.given("seed", "false_alarm_rate")
-        served.add_decision(evaluation.open_set_decision(rows, labels, names, **kind))
+        decision = evaluation.open_set_decision(rows, labels, names, **kind)
+        facts = ", ".join(f"{name} {value:.4g}" for name, value in decision.facts.items())
+        print(f"The exported rule is that of {decision.rule.method}: {facts}")
+        served.add_decision(decision)
     if options.export_classes or options.task == "open_set":
         served.add_classes(class_means(rows, labels, names), top=TOP)
     if options.export_gallery:

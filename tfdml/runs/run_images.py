@@ -1,6 +1,8 @@
 """The images of a run: what is trained on, and what is scored."""
 
 import dataclasses
+import hashlib
+import pathlib
 import sys
 from typing import Any, NamedTuple
 
@@ -22,11 +24,13 @@ class Images(NamedTuple):
     test: Any  # `Split` to score: of a dataset with a gallery, queries and gallery
     queries: Any  # (n,) booleans, which rows of `test` are queries; None if all are
     dataset: Any  # `Dataset`, with the size and the preprocessing of the run
+    corrections: Any = None  # hash of the files of `exclude` and `relabel`
 
     @property
     def counts(self):
         """Numbers of images, as in scores.json."""
-        return {"training_images": len(self.train.labels), "scored_images": len(self.test.labels)}
+        counts = {"training_images": len(self.train.labels), "scored_images": len(self.test.labels)}
+        return counts | ({"corrections": self.corrections} if self.corrections else {})
 
 
 def load_images(recipe, fold=None):
@@ -51,7 +55,10 @@ def load_images(recipe, fold=None):
     _check_classes(recipe, train, test)
     if recipe.sampler == "groups":
         dataset.train.check_super_labels()
-    images = Images(train.renumbered(), test, queries, dataset)  # a loss finds classes by their ids
+    files = [pathlib.Path(path).read_bytes() for path in (recipe.exclude, recipe.relabel) if path]
+    corrections = hashlib.sha256(b"\0".join(files)).hexdigest()[:16] if files else None
+    # A loss finds classes by their ids.
+    images = Images(train.renumbered(), test, queries, dataset, corrections)
     print(
         f"{dataset.name}: {len(train.labels):,} images of {train.num_classes:,} classes to train, "
         f"{len(test.labels):,} of {test.num_classes:,} to score"

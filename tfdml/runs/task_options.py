@@ -14,6 +14,7 @@ BY_DISTANCE = "`{name}` is for `rank_by` distance"
 _AS_SERVED = "`export` is of a model that is scored as it is served, with `{name}` {default}"
 _OF_EXPORT = ("export_options", "export_classes", "export_gallery")
 OF_FILES = ("boxes", "exclude", "relabel")  # CSV files that `pipelines.load` reads
+NO_FILE = "none"  # in place of that of the training
 OF_IMAGES = ("dataset", "data_dir", "split", "skip_invalid", *OF_FILES, "crops", "mirror")
 
 
@@ -43,7 +44,7 @@ class Scoring(Settings):
             given, those of the training to the boxes of the training.
         exclude: CSV file of images to leave out, with a column `path`, relative to `data_dir`; of
             one that the task `audit` writes, the lines whose `suggestion` is `exclude`. That of the
-            training if not given.
+            training if not given, unless it is `none`.
         relabel: CSV file of new labels, likewise, with the columns `path` and `label`; of one of an
             audit, the lines whose `suggestion` is `relabel CLASS`.
         crops: 1 for the whole image; 5 for the corners and the centre of an image of the training's

@@ -10,6 +10,7 @@ import numpy as np
 from pipelines.corrections import EXCLUDE, RELABEL, write_corrections
 from tfdml import evaluation
 from tfdml.evaluation.findings import FINDINGS, NEAREST
+from tfdml.evaluation.metrics import read
 from tfdml.evaluation.report.thumbnails import picture_at
 from tfdml.files import replacing
 
@@ -39,7 +40,7 @@ def audit_images(embedded, options):
     """{"scores": Recall@1 with and without duplicates, "findings": [`Finding`, ...]}; the table."""
     rows, labels, images = embedded.embeddings, embedded.labels, embedded.images
     most = min(NEAREST, len(labels) - 1)
-    ranking = evaluation.rank(rows, labels, nearest=most, depth=0)
+    ranking = evaluation.rank(rows, labels, nearest=most, depth=1)
     groups = None
     if images.dataset and options.split == "all":
         sizes = [len(split.labels) for split in images.dataset.splits.values()]
@@ -48,24 +49,18 @@ def audit_images(embedded, options):
     path = pathlib.Path(options.out).with_suffix(".csv")
     write_corrections(path, _lines(found, images, options))
     print(f"Findings: {path}")
-    left_out = np.zeros(len(labels), bool)
-    left_out[[each.row for each in found if _is_left_out(each)]] = True
-    scores = {"recall@1": _recall(ranking, labels, np.zeros(len(labels), bool))}
-    scores["recall@1 without duplicates"] = _recall(ranking, labels, left_out)
+    kept = np.ones(len(labels), bool)
+    kept[[each.row for each in found if _is_left_out(each)]] = False
+    scores = {"recall@1": float(read(ranking, "recall", 1).mean())}
+    if kept.sum() > 1:
+        recall = evaluation.recall_at_k(rows[kept], labels[kept], k=1)[1]
+        scores["recall@1 without duplicates"] = recall
     counts = {kind: sum(each.finding == kind for each in found) for kind in FINDINGS}
     return {"scores": scores, "findings": counts, "found": found}
 
 
 def _is_left_out(finding):
     return finding.finding in _LEFT_OUT and finding.score >= _SURE
-
-
-def _recall(ranking, labels, left_out):
-    """Recall@1 of the rows that are not left out, among themselves."""
-    allowed = ~left_out[ranking.nearest]
-    first = ranking.nearest[np.arange(len(labels)), allowed.argmax(axis=1)]
-    right = (labels[first] == labels) & allowed.any(axis=1)
-    return float(right[~left_out].mean())
 
 
 def _lines(found, images, options):

@@ -12,7 +12,7 @@ from tfdml.files import identity
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.runs.run_images import preprocessing_of
 from tfdml.runs.stored import read_embeddings
-from tfdml.runs.task_options import CHANGING, OF_FILES
+from tfdml.runs.task_options import CHANGING, NO_FILE, OF_FILES
 from tfdml.serving import exported
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import name_of
@@ -102,7 +102,8 @@ def completed(options, model):
         options = dataclasses.replace(options, dataset=model.recipe["dataset"], data_dir=data_dir)
     recipe = model.recipe if model.was_trained_on(options) else {}
     shared = bool(recipe.get("validation_share"))
-    files = {name: getattr(options, name) or recipe.get(name) for name in OF_FILES}
+    given = {name: getattr(options, name) or recipe.get(name) for name in OF_FILES}
+    files = {name: None if path == NO_FILE else path for name, path in given.items()}
     skip_invalid = options.skip_invalid
     if skip_invalid is None:
         skip_invalid = bool(recipe.get("skip_invalid"))
