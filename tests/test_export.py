@@ -140,6 +140,8 @@ def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split,
     names = signatures_of(MODEL / "2")["classify"](image_bytes=content)["classes"][0].numpy()
     assert len(names) == 3
     assert all(name.startswith(b"digit ") for name in names)
+    with pytest.warns(UserWarning, match=r"without classify and neighbours of .*small/2"):
+        export.main(["saved_models/small"])
 
 
 def test_an_export_again_may_change_what_the_run_said(here, monkeypatch, capsys):

@@ -100,7 +100,9 @@ def test_a_run_without_new_layers_resumes_and_logs_each_interval_once(tmp_path):
 def test_resume_rejects_other_images_than_those_of_the_run(tmp_path):
     photos = write_images(tmp_path / "photos", dict.fromkeys("bcde", 2))
     data = ["--dataset", "folder", "--data_dir", photos, "--image_size", "16", "--run", "x"]
-    run(*data, "--classes_per_batch", "2", "--steps", "0", cwd=tmp_path)
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\ne/0.png,e\n")
+    run(*data, "--relabel", table, "--classes_per_batch", "2", "--steps", "0", cwd=tmp_path)
     resume = ["--run", "x", "--resume", "--steps", "3"]
     for name, use in (("b", "training"), ("e", "scored")):
         new = shutil.copy(photos / name / "0.png", photos / name / "new.png")
@@ -109,6 +111,8 @@ def test_resume_rejects_other_images_than_those_of_the_run(tmp_path):
         assert message.endswith(f"Received: classes=2, {use}_images=5")
         new.unlink()
     assert "steps: 0\n" in (tmp_path / "runs" / "x" / "config.yaml").read_text()
+    table.write_text("path,label\ne/1.png,e\n")
+    assert "Received: classes=2, corrections=" in rejection(*resume, cwd=tmp_path)
     write_images(photos, {"a": 2})
     message = rejection(*resume, cwd=tmp_path)
     assert "must be those that runs/x began with" in message
