@@ -112,7 +112,7 @@ def test_an_export_of_the_run_reads_images_alike(version, signatures, monkeypatc
 def test_the_crop_of_the_warp_takes_the_place_of_the_datasets(arguments, crop, flip, version):
     data = ["--dataset", "folder", "--data_dir", "photos", "--run", "unused"]
     recipe, *_ = train.parse([*data, *SETTINGS, *arguments])
-    *_, dataset = load_images(recipe)
+    dataset = load_images(recipe).dataset
     assert (dataset.augmentation.crop, dataset.augmentation.flip) == (crop, flip)
     assert dataset.preprocessing.warp_size == recipe.warp_size
 
