@@ -2,6 +2,7 @@
 
     pip install cleanlab
     python benchmarks/audit.py CUB_200_2011/images --weights weights
+    python benchmarks/audit.py cars196 --name Cars196 --weights weights
 
 The folder has one sub-folder of images per class. 3 % of the images are added again, encoded anew,
 mirrored or cut; 1 %, of the first half of the classes, also in another class of the second half;
@@ -78,7 +79,7 @@ def main():
 
 
 def plant(images, folder, rng):
-    """Paths and class numbers of the images with faults, and the faults by their kind."""
+    """Returns the paths and class numbers of all images, and the planted faults by kind."""
     names = sorted({path.parent.name for path in images})
     labels = np.array([names.index(path.parent.name) for path in images])
     count, classes = len(images), len(names)

@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-import pathlib
 
 import numpy as np
 
 from tfdml.checks import Bare, check
-from tfdml.files import identity, read_table
+from tfdml.files import folder_of, identity, read_table
 from tfdml.images.image_headers import excess_pixels, open_image
 from tfdml.quiet import progress
 
@@ -30,8 +29,7 @@ def with_boxes(dataset, path, data_dir):
     folder of the dataset or a file in it. The numbers are whole pixels of the file as stored,
     whatever its EXIF orientation: left and upper edge, from 0, then right and lower, exclusive.
     """
-    folder = pathlib.Path(os.path.expanduser(data_dir))
-    folder = folder.parent if folder.is_file() else folder
+    folder = folder_of(data_dir)
     names, lines = read_table(path)
     if names != ["path", *EDGES]:
         raise ValueError(f"{path} must begin with the line path,{','.join(EDGES)}")

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 
 from tfdml.checks import Bare, check
-from tfdml.files import identity, read_table, replacing
+from tfdml.files import folder_of, identity, read_table, replacing
 from tfdml.quiet import warn
 
 COLUMNS = ("path", "finding", "score", "suggestion", "other")
@@ -27,9 +27,7 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     Raises:
         FileNotFoundError, ValueError: If a file is not so, or names no image or class of these.
     """
-    joined, names = dataset.both(), list(dataset.splits)
-    sizes = [len(split.labels) for split in dataset.splits.values()]
-    places = np.repeat(np.arange(len(sizes)), sizes)
+    joined, places = dataset.both(), dataset.places
     in_files = joined.holds_paths and not joined.holds_records
     check(in_files, "corrections are for images in files", dataset=dataset.name)
     joined.check_one_label("images to correct")
@@ -55,13 +53,13 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     if joined.super_labels is not None:
         first = dict(zip(joined.labels.tolist(), joined.super_labels.tolist(), strict=True))
         changed["super_labels"] = np.array([first[label] for label in labels.tolist()])
-    for number, (name, split) in enumerate(dataset.splits.items()):
+    joined, splits = dataclasses.replace(joined, **changed), dataset.splits
+    for number, (name, split) in enumerate(splits.items()):
         left = kept & (places == number)
         check(left.any(), f"`exclude` and `relabel` leave no images of {name}", exclude=exclude)
         if lost := split.num_classes - len(np.unique(labels[left])):
             warn(f"{lost:,} classes of {name} have no images any more")
-    joined = dataclasses.replace(joined, **changed)
-    splits = {name: joined.subset(kept & (places == i)) for i, name in enumerate(names)}
+        splits[name] = joined.subset(left)
     return dataclasses.replace(dataset, **splits)
 
 
@@ -75,8 +73,7 @@ def write_corrections(path, lines):
 
 def _lines(path, column, suggestion, rows, data_dir):
     """Triples of a row, its cell or what its suggestion says, and the place in the file."""
-    folder = pathlib.Path(os.path.expanduser(data_dir))
-    folder = folder.parent if folder.is_file() else folder
+    folder = folder_of(data_dir)
     names, lines = read_table(path)
     wanted = "suggestion" if "suggestion" in names else column
     columns = [name for name in ("path", wanted) if name]

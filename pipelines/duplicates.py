@@ -12,6 +12,7 @@ from PIL import Image
 
 from pipelines.corrections import EXCLUDE, write_corrections
 from pipelines.records import read
+from tfdml.files import folder_of
 from tfdml.images.image_headers import open_image
 from tfdml.quiet import progress
 from tfdml.threads import in_order
@@ -55,13 +56,11 @@ def find_duplicates(paths):
     return sorted(found, key=lambda each: each[0])
 
 
-def write_duplicates(paths, folder, file):
+def write_duplicates(paths, data_dir, file):
     """Writes what `find_duplicates` finds as a table; returns a sentence on it."""
     lines, counts = [], collections.Counter()
-    names = [
-        os.path.relpath(path, os.path.dirname(folder) if os.path.isfile(folder) else folder)
-        for path in paths
-    ]
+    folder = folder_of(data_dir)
+    names = [os.path.relpath(path, folder) for path in paths]
     for row, finding, score, other in find_duplicates(paths):
         counts[finding] += 1
         beside = ("look", other) if finding == "odd" else (EXCLUDE, names[other])

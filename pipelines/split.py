@@ -264,6 +264,12 @@ class Dataset:
         split = join_splits([self.test, self.gallery])
         return split, np.arange(len(split.labels)) < len(self.test.labels)
 
+    @property
+    def places(self):
+        """(n,) integers, the place among the `splits` of each image of `both()`."""
+        sizes = [len(split.labels) for split in self.splits.values()]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
     def both(self):
         """The images of all splits, train, test and gallery, as one `Split`."""
         return join_splits(self.splits.values())

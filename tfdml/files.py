@@ -107,6 +107,12 @@ def write_text(path, text):
         unfinished.write_text(text, encoding="utf-8")
 
 
+def folder_of(path):
+    """The folder of images by the path of it, or of a file in it such as a CSV file; with `~`."""
+    path = pathlib.Path(path).expanduser()
+    return path.parent if path.is_file() else path
+
+
 def read_table(path):
     """The names of the columns of a CSV file, and pairs of its place and the cells of each line."""
     with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets

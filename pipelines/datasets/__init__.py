@@ -95,14 +95,9 @@ def load(
         options = {**options, "boxes": True}
     elif boxes is not None:
         check(entry_of(name) not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
-        if not pathlib.Path(boxes).is_file():
-            expected = "`boxes` must be `annotated` or an existing CSV file"
-            raise FileNotFoundError(f"{expected}. Received: boxes={str(boxes)!r}")
+        _check_file("`annotated` or an existing CSV file", boxes=boxes)
     files = {"exclude": exclude, "relabel": relabel}
-    for option, path in files.items():
-        if path is not None and not pathlib.Path(path).is_file():
-            expected = f"`{option}` must be an existing CSV file"
-            raise FileNotFoundError(f"{expected}. Received: {option}={str(path)!r}")
+    _check_file("an existing CSV file", **files)
     dataset = _module(module).load(data_dir, skip_invalid, training, **options)
     if boxes is not None and not annotated:
         dataset = importlib.import_module("pipelines.boxes").with_boxes(dataset, boxes, data_dir)
@@ -110,6 +105,12 @@ def load(
         return dataset
     corrections = importlib.import_module("pipelines.corrections")
     return corrections.corrected(dataset, data_dir, **files)
+
+
+def _check_file(expected, **files):
+    for name, path in files.items():
+        if path is not None and not pathlib.Path(path).is_file():
+            raise FileNotFoundError(f"`{name}` must be {expected}. Received: {name}={str(path)!r}")
 
 
 def _module(name):

@@ -1,4 +1,6 @@
 from .approximate import approximate_recall as approximate_recall
+from .calibration import calibrate_probability as calibrate_probability
+from .calibration import reliability as reliability
 from .clusters import cluster as cluster
 from .clusters import clustering_f1 as clustering_f1
 from .clusters import clustering_scores as clustering_scores
@@ -24,13 +26,11 @@ from .nearest_mean import class_means as class_means
 from .nearest_mean import nearest_class_mean as nearest_class_mean
 from .nearest_mean import nearest_class_mean_per_query as nearest_class_mean_per_query
 from .open_set import OpenSetDecision as OpenSetDecision
-from .open_set import calibrate_probability as calibrate_probability
 from .open_set import open_set_decision as open_set_decision
 from .open_set import open_set_evaluation as open_set_evaluation
 from .open_set import open_set_predictions as open_set_predictions
 from .open_set import open_set_scores as open_set_scores
 from .open_set import open_set_threshold as open_set_threshold
-from .open_set import reliability as reliability
 from .pair_scores import calibrate_threshold as calibrate_threshold
 from .pair_scores import distance_statistics as distance_statistics
 from .pair_scores import rates_at_threshold as rates_at_threshold

@@ -5,12 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from sklearn.covariance import LedoitWolf
 from sklearn.decomposition import PCA
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.nearest_mean import class_means
+from tfdml.evaluation.nearest_mean import class_means, rows_by_class, within_class_whitening
 from tfdml.evaluation.ranking import rank
 from tfdml.evaluation.tiles import slices_of
 
@@ -20,7 +19,7 @@ _ALIKE = 0.75  # of the scale of both rows, below which a distance is that of ne
 _DIMS = 64  # of the principal components in which classes are compared
 _BLOCK = 2**24  # distances to class means at once
 _SAMPLE = 4000  # rows that determine the temperature
-_FAR = 6.0  # robust standard deviations beyond which a row is of no class
+_FAR = 6.0  # robust standard deviations beyond which a row is far from all others
 _SURE = 0.95  # of a label that is wrong
 _ONE, _TWO = 0.7, 0.6  # scores from which two classes are one, and a class is two
 _FEWEST = 8  # rows of a class that may be two, or one with another
@@ -80,14 +79,14 @@ def audit(embeddings, labels, *, groups=None, ranking=None):
     inputs.check_alike("batch size", groups=groups, labels=labels)
     ids, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     ranking = ranking or rank(embeddings, labels, nearest=min(NEAREST, count - 1), depth=0)
-    found = [*_of_neighbours(ranking, labels, groups), *_sizes(ids, classes, sizes)]
+    found = [*_neighbour_findings(ranking, labels, groups), *_size_findings(ids, classes, sizes)]
     if len(ids) > 1 and sizes.max() > 1:
         rows, means = _whitened(embeddings, classes)
-        found += _of_classes(rows, means, ids, classes, sizes)
+        found += _class_findings(rows, means, ids, classes, sizes)
     return sorted(found, key=lambda each: (FINDINGS.index(each.finding), -each.score, each.row))
 
 
-def _of_neighbours(found, labels, groups):
+def _neighbour_findings(found, labels, groups):
     """Findings of the distances of the nearest rows."""
     scale = found.distances[:, found.nearest.shape[1] // 2 :].mean(axis=1)
     scales = np.sqrt(scale[:, None] * scale[found.nearest])
@@ -106,7 +105,7 @@ def _of_neighbours(found, labels, groups):
         yield Finding(kind, int(left), int(kept), float(score), int(labels[kept]))
 
 
-def _sizes(ids, classes, sizes):
+def _size_findings(ids, classes, sizes):
     first = np.unique(classes, return_index=True)[1]
     median = np.median(sizes)
     for row, label, size in zip(first.tolist(), ids.tolist(), sizes.tolist(), strict=True):
@@ -122,21 +121,18 @@ def _whitened(embeddings, classes):
     if min(rows.shape) > _DIMS:
         rows = PCA(_DIMS, random_state=0).fit_transform(rows)
     _, means = class_means(rows, classes)
-    covariance = LedoitWolf(assume_centered=True).fit(rows - means[classes]).covariance_
-    covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
-    whitening = np.linalg.inv(np.linalg.cholesky(covariance)).T
+    whitening = within_class_whitening(rows - means[classes])
     return rows @ whitening, means @ whitening
 
 
-def _of_classes(rows, means, ids, classes, sizes):
+def _class_findings(rows, means, ids, classes, sizes):
     """Findings that compare rows with the means of classes."""
     compared = _Compared(rows, means, classes, sizes)
     given, other, place = compared.given, compared.other, compared.place
-    scores = other / (other + given)
+    scores, by_class = other / (other + given), rows_by_class(classes)[1]
     for row in np.flatnonzero(scores >= _SURE):
-        beside = _nearest(rows, np.flatnonzero(classes == place[row]), rows[row])
+        beside = _nearest(rows, by_class[place[row]], rows[row])
         yield Finding("label", int(row), beside, float(scores[row]), int(ids[place[row]]))
-    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(sizes)[:-1])
     enough = sizes >= _FEWEST
     one = np.triu(compared.nearer + compared.nearer.T, 1) * (enough[:, None] & enough)
     for a, b in np.argwhere(one >= _ONE):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfdml.evaluation.open_set import CALIBRATIONS, Platt
+from tfdml.evaluation.calibration import CALIBRATIONS, Platt
 from tfdml.serving.nearest import Gallery, Nearest
 
 

@@ -21,7 +21,7 @@ _EXPLAINED = {
     "leak": "Pictures that are in two splits: leave out that of the training.",
     "duplicate": "Pictures that are there twice: leave out the later one.",
     "label": "Images that look like another class than their own: beside each the nearest of it.",
-    "outlier": "Images that are far from every class.",
+    "outlier": "Images that are far from all others.",
     "merge": "Classes that look like one: an image of each.",
     "split": "Classes that look like two: an image of either part.",
     "size": "Classes with fewer than 3 images, or with many more than the others.",
@@ -37,14 +37,14 @@ figcaption { font-size: 0.8rem; overflow-wrap: anywhere }
 
 
 def audit_images(embedded, options):
-    """{"scores": Recall@1 with and without duplicates, "findings": [`Finding`, ...]}; the table."""
+    """{"scores": Recall@1, "findings": counts by kind, "found": list of `Finding`}.
+
+    Also writes the table of corrections.
+    """
     rows, labels, images = embedded.embeddings, embedded.labels, embedded.images
     most = min(NEAREST, len(labels) - 1)
     ranking = evaluation.rank(rows, labels, nearest=most, depth=1)
-    groups = None
-    if images.dataset and options.split == "all":
-        sizes = [len(split.labels) for split in images.dataset.splits.values()]
-        groups = np.repeat(np.arange(len(sizes)), sizes)
+    groups = images.dataset.places if images.dataset and options.split == "all" else None
     found = evaluation.audit(rows, labels, groups=groups, ranking=ranking)
     path = pathlib.Path(options.out).with_suffix(".csv")
     write_corrections(path, _lines(found, images, options))
@@ -52,7 +52,9 @@ def audit_images(embedded, options):
     kept = np.ones(len(labels), bool)
     kept[[each.row for each in found if _is_left_out(each)]] = False
     scores = {"recall@1": float(read(ranking, "recall", 1).mean())}
-    if kept.sum() > 1:
+    if kept.all():
+        scores["recall@1 without duplicates"] = scores["recall@1"]
+    elif kept.sum() > 1:
         recall = evaluation.recall_at_k(rows[kept], labels[kept], k=1)[1]
         scores["recall@1 without duplicates"] = recall
     counts = {kind: sum(each.finding == kind for each in found) for kind in FINDINGS}
@@ -84,23 +86,24 @@ def write_page(found, images, options, picture):
     """
     ids, names, labels = images.ids(options), images.class_names, images.labels.tolist()
 
+    def described(row):
+        return html.escape(f"{names[labels[row]]}: {ids[row]}")
+
     def figure(row):
         buffer = io.BytesIO()
         picture_at(picture, row, _SIDE).save(buffer, "WebP", quality=70)
         source = base64.b64encode(buffer.getvalue()).decode("ascii")
-        caption = html.escape(f"{names[labels[row]]}: {ids[row]}")
-        return f'<img src="data:image/webp;base64,{source}" alt="{caption}" title="{caption}">'
+        words = described(row)
+        return f'<img src="data:image/webp;base64,{source}" alt="{words}" title="{words}">'
 
     parts = [_HEAD]
     for kind in FINDINGS:
         some = [each for each in found if each.finding == kind]
         parts.append(f"<section><h2>{kind} ({len(some):,})</h2><p>{_EXPLAINED[kind]}</p><div>")
         for each in some[:_SHOWN]:
-            shown = "".join(figure(row) for row in (each.row, each.other) if row >= 0)
-            words = f"{each.score:.3f} {names[labels[each.row]]}: {ids[each.row]}"
-            if each.other >= 0:
-                words += f"; {names[labels[each.other]]}: {ids[each.other]}"
-            caption = html.escape(words)
+            rows = [row for row in (each.row, each.other) if row >= 0]
+            shown = "".join(map(figure, rows))
+            caption = f"{each.score:.3f} {'; '.join(map(described, rows))}"
             parts.append(f"<figure>{shown}<figcaption>{caption}</figcaption></figure>")
         parts.append("</div></section>")
     path = pathlib.Path(options.report, "index.html")

@@ -12,7 +12,7 @@ import numpy as np
 import pipelines
 from pipelines.datasets.cached import sources_of
 from tfdml.checks import check
-from tfdml.files import copies
+from tfdml.files import copies, folder_of
 from tfdml.runs.recipe import FEATURES
 from tfdml.runs.run_images import warn_of_trained
 from tfdml.runs.task_options import OF_FILES
@@ -42,8 +42,7 @@ class Images(NamedTuple):
             return [str(row) for row in range(len(self.labels))]
         if options.data_dir is None:
             return self.split.images.tolist()
-        folder = os.path.expanduser(options.data_dir)
-        folder = os.path.dirname(folder) if os.path.isfile(folder) else folder
+        folder = folder_of(options.data_dir)
         return [os.path.relpath(path, folder) for path in self.split.images]
 
     def identity(self, options):
