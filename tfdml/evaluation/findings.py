@@ -9,7 +9,8 @@ from sklearn.decomposition import PCA
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
-from tfdml.evaluation.nearest_mean import class_means, rows_by_class, within_class_whitening
+from tfdml.evaluation.nearest_mean import class_means, rows_by_class
+from tfdml.evaluation.postprocessing import within_class_whitening
 from tfdml.evaluation.ranking import rank
 from tfdml.evaluation.tiles import slices_of
 

@@ -1,7 +1,6 @@
 """Means of classes, the spread around them, and classification by the nearest."""
 
 import numpy as np
-from sklearn.covariance import LedoitWolf
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
@@ -127,16 +126,6 @@ def rows_by_class(labels):
     order = np.argsort(labels, kind="stable")
     ids, starts = np.unique(labels[order], return_index=True)
     return ids, np.split(order, starts[1:])
-
-
-def within_class_whitening(residuals):
-    """(dim, dim) matrix that makes the covariance of rows around their class means the identity.
-
-    The covariance is shrunk as Ledoit and Wolf do.
-    """
-    covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
-    covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
-    return np.linalg.inv(np.linalg.cholesky(covariance)).T
 
 
 def unit_rows(rows):

@@ -15,7 +15,8 @@ from tfdml.evaluation.calibration import (
     calibrate_probability,
     reliability,
 )
-from tfdml.evaluation.nearest_mean import class_means, within_class_whitening
+from tfdml.evaluation.nearest_mean import class_means
+from tfdml.evaluation.postprocessing import within_class_whitening
 from tfdml.evaluation.ranking import rank
 
 METHODS = ("nearest", "mean", "ratio", "mahalanobis", "per_class")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+from sklearn.covariance import LedoitWolf
 
 from tfdml.checks import check, check_not_negative, check_share
 from tfdml.evaluation import inputs
@@ -48,6 +49,16 @@ def fit_pca(embeddings, dims=None, *, whiten=False):
         check(varying == dims, expectation, dims=dims, varying=varying)
         kernel = kernel / np.sqrt(variances)
     return kernel, -mean @ kernel
+
+
+def within_class_whitening(residuals):
+    """(dim, dim) matrix that makes the covariance of rows around their class means the identity.
+
+    The covariance is shrunk as Ledoit and Wolf do.
+    """
+    covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
+    covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
+    return np.linalg.inv(np.linalg.cholesky(covariance)).T
 
 
 def project(embeddings, kernel, bias):

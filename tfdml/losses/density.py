@@ -5,7 +5,7 @@ from keras import ops
 
 from tfdml import pairwise
 from tfdml.checks import check, check_bool, check_finite, check_integer, check_not_negative
-from tfdml.evaluation import class_density
+from tfdml.evaluation.nearest_mean import class_density
 from tfdml.layers import DensityTargets
 from tfdml.losses._inputs import ids_of_images
 from tfdml.losses.base import LearnedLoss, register
