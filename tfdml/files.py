@@ -17,6 +17,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+LOCK = ".lock"  # name of a file, written when its folder is locked
 LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
 _LOCAL = re.compile("(?:(?:simple|file|block)cache::)*(?:file|local)://")  # as fsspec spells it
 _BEGINNING = 4096  # bytes that images of one size hardly share
@@ -51,7 +52,7 @@ def naming(path):
 @contextlib.contextmanager
 def locked(folder, taken):
     """Locks a folder, where there are locks; of a locked one it is a BlockingIOError, `taken`."""
-    with open(folder / ".lock", "wb") as lock:
+    with open(folder / LOCK, "wb") as lock:
         try:
             if fcntl is not None:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,3 +1,4 @@
+from . import changing as changing
 from . import embedding_job as embedding_job
 from . import exporting as exporting
 from . import image_model as image_model

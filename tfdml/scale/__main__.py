@@ -4,11 +4,16 @@
     python -m tfdml.scale index embeddings --factory IVF4096,SQ8
     python -m tfdml.scale check embeddings
     python -m tfdml.scale export embeddings photos.lance --to lance
+    python -m tfdml.scale update embeddings --model saved_models/NAME/1 --images photos
+    python -m tfdml.scale remove embeddings --where "label = 'cat' and price < 20"
 
 embed   writes the embeddings of a collection to a folder of Parquet files
 index   builds an index of them, on disk
 check   reads all of these files and names those that are damaged
 export  copies the embeddings to a Parquet file, a Lance table or Qdrant
+add     embeds images that a collection does not have
+update  makes it the collection of a list: adds, embeds changed images again, and removes
+remove  takes images out of it
 
 Each has --help. docs/scale.md describes the files.
 """
@@ -19,11 +24,12 @@ import pathlib
 from typing import ClassVar, Literal
 
 from tfdml import scale
-from tfdml.command_line import Parser, PositiveInt, Seed, command_of, fail, one_sentence
+from tfdml.command_line import Parser, PositiveInt, Seed, Settings, command_of, fail, one_sentence
 from tfdml.quiet import import_tensorflow, keep_printing
-from tfdml.serving.exported import find_version
+from tfdml.serving.exported import find_version, fingerprint
 
 PROGRAM = "tfdml.scale"
+FEW_COPIES = 10  # that are named
 FEW = 40 * 4096  # images; the cells of the default index would have too few of fewer to learn from
 
 
@@ -35,8 +41,8 @@ class Embed:
         model: A run's folder in `saved_models/`, for its newest version, or one version.
         images: A folder, whose images are found in all folders below it, labelled by the first of
             these; a pattern in quotes, such as `'photos/**/*.jpg'`, without labels; or a Parquet
-            file with a column `path` and perhaps `label`. URLs such as s3://bucket/photos need the
-            package of their file system, such as s3fs.
+            file with a column `path` and perhaps `label` and others. URLs such as s3://bucket/photos
+            need the package of their file system, such as s3fs.
         out: Folder or URL to write to, which docs/scale.md describes; new, empty, or that of the
             same command before a stop.
         engine: `local` embeds in this process, on all cores and one GPU; `ray` on a Ray cluster, or
@@ -105,6 +111,45 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True)
+class Change(Settings):
+    """Collection, model and images.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote.
+        model: The model that made its embeddings.
+        images: As of `embed`. A path that the collection has is not added again.
+    """
+
+    paths: ClassVar = ("folder", "model", "images")
+
+    folder: str
+    model: str | None = None
+    images: str | None = None
+
+    def __post_init__(self):
+        self.check(self.model and self.images, "`model` and `images` must be given")
+
+
+@dataclasses.dataclass(frozen=True)
+class Remove(Settings):
+    """Collection and images to remove.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote.
+        where: Condition in SQL on `path`, `label`, `id` and the other columns of the list, such as
+            "label = 'cat' and price < 20".
+    """
+
+    paths: ClassVar = ("folder",)
+
+    folder: str
+    where: str | None = None
+
+    def __post_init__(self):
+        self.check(self.where, "`where` must be given")
+
+
+@dataclasses.dataclass(frozen=True)
 class Export:
     """Collection and where to copy it.
 
@@ -134,7 +179,7 @@ def main(arguments=None):
     parser = Parser(kind, as_positional=kind is not Embed, **texts)
     settings = parser.settings_of(parser.parse_args(arguments))
     errors = [ValueError, TypeError, OSError, ImportError]
-    if kind is Embed and "://" in settings.images + settings.out:
+    if kind in (Embed, Change) and "://" in str(vars(settings).values()):
         errors = [Exception]  # clients of networks raise many types
     with one_sentence(parser.prog, *errors, stopped="stopped: the same command resumes it"):
         run(parser.prog, settings, errors)
@@ -182,11 +227,39 @@ def export(_program, settings, _errors):
     print(f"{count:,} images: {settings.out}")
 
 
+def add(_program, settings, _errors, change=None):
+    """Embeds the images of a list that a collection does not have, and adds them."""
+    version, change = find_version(pathlib.Path(settings.model)), change or scale.changing.add
+    scale.Collection(settings.folder).check_model(fingerprint(version))  # before it is loaded
+    import_tensorflow()
+    model = scale.image_model.ImageModel(version)
+    done = change(settings.folder, model, settings.images)
+    print(f"{done.added:,} images added, {done.embedded_again:,} embedded again", end="")
+    print(f", {done.removed:,} removed: {settings.folder}\nCould not read {done.unreadable:,}")
+    for path, other in done.copies[:FEW_COPIES]:
+        print(f"{path} is a copy of {other}")
+    if len(done.copies) > FEW_COPIES:
+        print(f"... {len(done.copies):,} copies in all")
+
+
+def update(program, settings, errors):
+    """Makes a collection that of a list: adds, embeds changed images again, and removes."""
+    add(program, settings, errors, scale.changing.update)
+
+
+def remove(_program, settings, _errors):
+    """Removes images from a collection; their files stay."""
+    print(f"{scale.changing.remove(**vars(settings)):,} images removed: {settings.folder}")
+
+
 COMMANDS = {
     "embed": (embed, Embed),
     "index": (index, Index),
     "check": (check, Check),
     "export": (export, Export),
+    "add": (add, Change),
+    "update": (update, Change),
+    "remove": (remove, Remove),
 }
 
 

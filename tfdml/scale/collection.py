@@ -5,14 +5,26 @@ from __future__ import annotations
 import pathlib
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 from tfdml.checks import check
 from tfdml.scale.checksums import CheckedFile, opened
-from tfdml.scale.layout import AGAIN, FORMAT, LIST, MANIFEST, shard_name
+from tfdml.scale.layout import (
+    AGAIN,
+    CHANGED_FORMAT,
+    FORMAT,
+    LIST,
+    MANIFEST,
+    REMOVED,
+    STATE,
+    shard_names,
+    written_by,
+)
 
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
@@ -38,7 +50,9 @@ class Collection:
 
     Attributes:
         folder: Its `pathlib.Path`.
-        files: {name: `CheckedFile`} of the list and all shards.
+        manifest: What its `manifest.json` says.
+        files: {name: `CheckedFile`} of all shards, in order, and of the list.
+        version: Number of times that `add`, `update` or `remove` changed it.
         model: Fingerprint of the model that made the embeddings.
         list: SHA-256 of the list of images.
         dim: Length of an embedding.
@@ -51,20 +65,25 @@ class Collection:
         expected = "a collection must be on a disk of this machine to be read; copy it there"
         check("://" not in str(folder), expected, folder=folder)
         self.folder = pathlib.Path(folder)
-        manifest = _manifest_of(self.folder)
+        self.manifest = manifest = _manifest_of(self.folder)
         self.model, self.list = (manifest[name] for name in _TEXTS)
         self.dim, self.images, self.shard_size, self.shards = (manifest[name] for name in _NUMBERS)
-        known, names = manifest.get("files", {}), [LIST, *map(shard_name, range(self.shards))]
+        self.version = len(manifest.get("changes", []))
+        self._shards, known = shard_names(manifest), manifest.get("files", {})
+        names = [*self._shards, LIST]
         self.files = {n: CheckedFile(self.folder / n, known.get(n), AGAIN) for n in names}
 
+    def shard_name(self, number):
+        """The path of a shard in the folder; None if the collection has fewer."""
+        return self._shards[number] if number < self.shards else None
+
     def check_complete(self):
-        """Raises a ValueError if shards are missing, which it counts, or the list is damaged."""
-        paths = [self.folder / shard_name(number) for number in range(self.shards)]
+        """Raises a ValueError if shards are missing, which it counts."""
+        paths = [self.folder / name for name in self._shards]
         missing = [path.name for path in paths if not path.is_file()]
         whole = f"{self.folder} must hold all of its {self.shards:,} shards"
         expected = f"{whole}: let `python -m tfdml.scale embed` finish"
         check(not missing, expected, missing=len(missing), first=", ".join(missing[:_SHOWN]))
-        self._opened_list().close()
 
     def check_model(self, fingerprint):
         """Raises a ValueError unless the model with this fingerprint made the embeddings."""
@@ -74,8 +93,8 @@ class Collection:
 
     def shard(self, number):
         """The `Rows` of a shard; a ValueError if it is damaged, or not as the manifest says."""
-        path = self.folder / shard_name(number)
-        table = self._read(number, ["id", "embedding"])
+        path = self.folder / self._shards[number]
+        table = self.read(number, ["id", "embedding"])
         first = number * self.shard_size
         size = min(self.shard_size, self.images - first)
         ids = table["id"].to_numpy()
@@ -94,19 +113,18 @@ class Collection:
     def table(self, number):
         """The images of a shard with an embedding: `pyarrow.Table` of id, path, label, vector."""
         rows = self.shard(number)
-        texts = self._read(number, ["path", "label"]).take(rows.ids - number * self.shard_size)
+        texts = self.read(number, ["path", "label"]).take(rows.ids - number * self.shard_size)
         vectors = pa.FixedSizeListArray.from_arrays(rows.embeddings.reshape(-1), self.dim)
         columns = {"id": rows.ids, **{name: texts[name] for name in texts.column_names}}
         return pa.table({**columns, "vector": vectors})
 
     def readable(self):
         """(images,) booleans, which of the images have an embedding."""
-        shards = (self._read(number, ["error"])["error"] for number in range(self.shards))
-        return np.concatenate([errors.is_null().to_numpy() for errors in shards])
+        return self.columns("error")["error"].is_null().to_numpy()
 
     def unreadable(self, key):
         """The path of an image without an embedding, and the reason: two texts."""
-        rows = self._read(key // self.shard_size, ["path", "error"])
+        rows = self.read(key // self.shard_size, ["path", "error"])
         return [rows[name][key % self.shard_size].as_py() for name in ("path", "error")]
 
     def chunks(self):
@@ -153,14 +171,60 @@ class Collection:
             found[asked] = rows.embeddings[np.searchsorted(rows.ids, ids[asked])]
         return found
 
-    def listed(self, *columns):
-        """Yields parts of `list.parquet`, in the order of ids, as `pyarrow.RecordBatch`es."""
-        with self._opened_list() as file:
-            yield from file.iter_batches(columns=list(columns))
+    def columns(self, *names):
+        """Columns of all images, in the order of ids, as a `pyarrow.Table`."""
+        return pa.concat_tables(self.read(number, list(names)) for number in range(self.shards))
 
-    def _read(self, number, columns):
+    def matching(self, where):
+        """(m,) ids, ascending, of the images with an embedding that meet a condition in SQL.
+
+        It may use the columns of the shards: `path`, `label` and those of the list of images. Files
+        cannot be read by it.
+        """
+        rows = self.dataset()
+        with duckdb.connect(config={"enable_external_access": False}) as database:
+            try:
+                readable = database.from_arrow(rows).filter("error is null")
+                return np.sort(readable.filter(where).project("id").fetchnumpy()["id"])
+            except duckdb.Error as error:
+                expected = "`where` must be a condition in SQL on columns of the images"
+                cause = str(error).splitlines()[0]
+                columns = ", ".join(rows.schema.names)
+                received = f"where={where}, columns: {columns}"
+                raise ValueError(f"{expected} ({cause}). Received: {received}") from error
+
+    def dataset(self):
+        """All rows and columns, as a `pyarrow.dataset.Dataset` in the order of ids."""
+        for name in self._shards:
+            self.files[name].check()
+        paths = [str(self.folder / name) for name in self._shards]
+        schemas = [pq.read_schema(path) for path in paths]
+        return pyarrow.dataset.dataset(paths, schema=pa.unify_schemas(schemas))
+
+    def present(self):
+        """All columns but the embeddings of the images that were not removed: `pyarrow.Table`."""
+        rows = self.dataset()
+        columns = [name for name in rows.schema.names if name != "embedding"]
+        field = pyarrow.dataset.field("error")
+        return rows.to_table(columns=columns, filter=field.is_null() | (field != REMOVED))
+
+    def listed(self):
+        """The columns of the list of the images that were not removed: `pyarrow.Table`."""
+        rows = self.present()
+        return rows.drop_columns([name for name in STATE if name in rows.column_names])
+
+    def changed_since(self, version):
+        """(m,) ids, ascending, of rows that are new or have another embedding or none since."""
+        ids = [np.empty(0, np.int64)]
+        for number, name in enumerate(self._shards):
+            if written_by(name) > version:
+                rows = self.read(number, ["id", "version"])
+                ids.append(rows.filter(pc.field("version") > version)["id"].to_numpy())
+        return np.concatenate(ids)
+
+    def read(self, number, columns=None):
         """Columns of a shard, as a `pyarrow.Table`; an OSError or ValueError names the file."""
-        file = self.files[shard_name(number)]
+        file = self.files[self._shards[number]]
         file.check()
         try:
             return pq.read_table(file.path, columns=columns, partitioning=None)
@@ -168,18 +232,6 @@ class Collection:
             # pyarrow below 26 cannot read lists of a fixed size if some are null.
             cause = f"{error}; pyarrow {pa.__version__}"
             raise ValueError(f"{file.path} is not a shard that can be read ({cause})") from error
-
-    def _opened_list(self):
-        path = self.folder / LIST
-        self.files[LIST].check()
-        try:
-            file = pq.ParquetFile(path)
-        except pa.ArrowException as error:
-            raise ValueError(f"{path} is damaged ({error}): {AGAIN}") from error
-        rows = file.metadata.num_rows
-        expected = f"{path} must list the images of the manifest"
-        check(rows == self.images, expected, images=self.images, rows=rows)
-        return file
 
 
 def _manifest_of(folder):
@@ -191,7 +243,8 @@ def _manifest_of(folder):
     missing = [name for name in ("format", *_TEXTS, *_NUMBERS) if name not in manifest]
     check(not missing, f"{path} is not the manifest of a collection", missing=missing)
     made_by = manifest["format"]
-    check(made_by == FORMAT, f"{path} must be of the format {FORMAT}", format=made_by)
+    expected = f"{path} must be of the format {FORMAT} or {CHANGED_FORMAT}"
+    check(made_by in (FORMAT, CHANGED_FORMAT), expected, format=made_by)
     return manifest
 
 

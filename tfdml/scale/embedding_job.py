@@ -10,7 +10,6 @@ from tfdml.scale.image_model import ImageModel
 from tfdml.scale.listed_images import cut, list_images
 from tfdml.scale.storage import fetch_all
 from tfdml.scale.writing import manifest_of, rows_of
-from tfdml.serving.exported import fingerprint
 from tfdml.serving.versions import name_of
 from tfdml.threads import in_order
 
@@ -24,7 +23,7 @@ def embed(program, settings, errors, version, collection, ray_engine=None):
     Once the work has begun, `errors` end the program with another code; `ray_engine` is the module.
     """
     model = ImageModel(version)
-    identity = {"model": fingerprint(version), "dim": model.dim, "shard_size": settings.shard_size}
+    identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": settings.shard_size}
     collection.check(manifest_of(**identity))  # before listing, which may take minutes
     listing = list_images(settings.images)
     manifest = manifest_of(**identity, listing=listing)

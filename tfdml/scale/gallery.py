@@ -46,8 +46,8 @@ class Gallery:
             if not len(self):
                 raise ValueError(sentence)
             warnings.warn(sentence, stacklevel=2)
-        labels = [part["label"].cast(pa.string()) for part in collection.listed("label")]
-        labels = pa.chunked_array(labels).filter(pa.array(self.readable)).dictionary_encode()
+        labels = collection.columns("label")["label"].cast(pa.string())
+        labels = labels.filter(pa.array(self.readable)).dictionary_encode()
         labels = labels.combine_chunks()
         self.classes = labels.indices.fill_null(_UNLABELLED).to_numpy()
         self._classes = {name: i for i, name in enumerate(labels.dictionary.to_pylist())}
@@ -75,8 +75,8 @@ class Gallery:
 
     def paths(self):
         """Yields the paths and URLs of all images, in the order of their ids."""
-        for part in self.collection.listed("path"):
-            yield from part["path"].to_pylist()
+        for number in range(self.collection.shards):
+            yield from self.collection.read(number, ["path"])["path"].to_pylist()
 
     def ids_of(self, paths):
         """(n, m) int64, the ids of the images that are these files; -1 where one has fewer than m.

@@ -6,15 +6,16 @@ import tensorflow as tf
 from tfdml.checks import check
 from tfdml.serving.bad_images import UNKNOWN, reasons
 from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
-from tfdml.serving.exported import load_signatures
+from tfdml.serving.exported import fingerprint, load_signatures
 
 _NOT_FINITE = "the model gives no finite embedding"
 
 
 class ImageModel:
-    """The signatures `read_images` and `embed_images` of one exported version."""
+    """The signatures `read_images` and `embed_images` of one exported `version`."""
 
     def __init__(self, version):
+        self.version, self.fingerprint = version, fingerprint(version)
         signatures = load_signatures(version)
         embed, expected = signatures["embed_images"], f"{version} must have a signature read_images"
         check("read_images" in signatures, expected, signatures=list(signatures))

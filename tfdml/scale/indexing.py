@@ -8,8 +8,6 @@ import os
 import shutil
 from typing import Any
 
-import pyarrow as pa
-
 from tfdml.checks import check, check_fits
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.files import locked, naming, replacing, write_text
@@ -23,6 +21,7 @@ from tfdml.scale.pace import Pace
 faiss = load_faiss()
 on_disk: Any = importlib.import_module("faiss.contrib.ondisk")
 UNFINISHED = ".index-unfinished"
+_CHANGING = {"version", "images", "rows", "shards", "training_rows"}  # as the collection changes
 _JOB, _TRAINED = "job.json", "trained.faiss"
 _TRAINING_ROWS = 40  # for each cell; faiss warns below 39
 _LEAST_TRAINING_ROWS = 2**16
@@ -97,6 +96,7 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         "format": stored.FORMAT,
         "factory": factory,
         **{name: getattr(collection, name) for name in stored.SOURCE},
+        "version": collection.version,
         "shards": collection.shards,
         "rows": int(collection.readable().sum()),
         "training_rows": min(training_rows, collection.images),
@@ -117,7 +117,6 @@ def build(collection, factory, *, parameters=None, training_rows=None, seed=0, o
         whole = unfinished / stored.FOLDER
         shutil.rmtree(whole, ignore_errors=True)
         _fill(collection, unfinished, whole)
-        _write_texts(collection, whole / stored.TEXTS)
         about |= {"parameters": parameters, "files": {}}
         for path in whole.iterdir():
             with path.open("rb") as file:
@@ -153,13 +152,14 @@ def _is_built(final, about, overwrite):
     if not final.exists():
         return False
     try:
-        present = stored.about_of(final) if (final / stored.ABOUT).is_file() else {}
+        present = {"version": 0}
+        present |= stored.about_of(final) if (final / stored.ABOUT).is_file() else {}
     except ValueError:  # that is damaged
         if overwrite:
             return False
         raise
     other = {name: present.get(name) for name in about if present.get(name) != about[name]}
-    if other and not overwrite:
+    if other.keys() - (_CHANGING if "version" in other else ()) and not overwrite:
         advice = "remove it, or give --overwrite true"
         raise FileExistsError(f"{final} has an index of other settings: {advice}. It has: {other}")
     return not other
@@ -267,12 +267,3 @@ def _save_alone(index, path):
     _save(index, path)
     for other in {*path.parent.glob("until-*.faiss")} - {path}:
         other.unlink()
-
-
-def _write_texts(collection, path):
-    """Writes paths and labels as a file that can be memory-mapped."""
-    schema = pa.schema([("path", pa.string()), ("label", pa.string())])
-    parts = progress("Listing", collection.listed(*schema.names), unit="part")
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for part in parts:
-            writer.write_batch(part.cast(schema))

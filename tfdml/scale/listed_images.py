@@ -14,6 +14,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tfdml.checks import check
 from tfdml.images.image_files import SUFFIXES, is_image, is_utf8
+from tfdml.scale.collection import Collection
+from tfdml.scale.layout import STATE, is_collection
 from tfdml.scale.storage import around_path, file_system
 
 SCHEMA = pa.schema([("path", pa.string()), ("label", pa.string())])
@@ -23,16 +25,17 @@ _AT_ONCE = 10_000  # rows
 class Listing:
     """Paths and labels of images, in a fixed order. The row number is the id of an image.
 
-    `batches` returns an iterator over `pa.RecordBatch` of `SCHEMA`; `images` is the number of rows,
-    `digest` the SHA-256 of the paths and labels, in order.
+    `batches` returns an iterator over `pa.RecordBatch` of `SCHEMA` and perhaps further columns;
+    `images` is the number of rows, `digest` the SHA-256 of their columns, in order.
     """
 
     def __init__(self, batches):
         self.batches = batches
         self.images, digest = 0, hashlib.sha256()
         for batch in batches():
-            rows = zip(batch["path"].to_pylist(), batch["label"].to_pylist(), strict=True)
-            digest.update("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+            self.schema, columns = batch.schema, [each.to_pylist() for each in batch.columns]
+            rows = zip(*columns, strict=True)
+            digest.update("".join(f"{json.dumps(row, default=str)}\n" for row in rows).encode())
             self.images += len(batch)
         self.digest = digest.hexdigest()
 
@@ -40,9 +43,13 @@ class Listing:
         """Cuts the list into tables of `size` rows; the last may have fewer."""
         return cut((pa.Table.from_batches([batch]) for batch in self.batches()), size)
 
+    def table(self):
+        """The whole list."""
+        return pa.Table.from_batches(self.batches())
+
     def write(self, file):
         """Writes the list as a Parquet file."""
-        with pq.ParquetWriter(file, SCHEMA) as writer:
+        with pq.ParquetWriter(file, self.schema) as writer:
             for batch in self.batches():
                 writer.write_batch(batch)
 
@@ -64,7 +71,9 @@ def list_images(images):
     fs, root = file_system(images)
     address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)
-    if fs.isdir(root):
+    if isinstance(fs, LocalFileSystem) and is_collection(root):
+        listing = Listing(Collection(root).listed().to_batches)
+    elif fs.isdir(root):
         listing = _found_paths(fs, root, _below(fs, root), address, labelled=True)
     elif root.endswith(".parquet"):
         try:
@@ -128,15 +137,20 @@ def _parquet_batches(fs, root, address, path):
         parquet = pq.ParquetFile(file)
         names = parquet.schema_arrow.names
         check("path" in names, f"{path} must have a column `path`", columns=names)
-        columns = [name for name in SCHEMA.names if name in names]
-        for rows in parquet.iter_batches(_AT_ONCE, columns=columns):
+        taken = sorted({*STATE, "embedding", "vector"} & {*names})
+        check(not taken, f"{path} must have no columns of these names", taken=taken)
+        others = [name for name in names if name not in SCHEMA.names]
+        for rows in parquet.iter_batches(_AT_ONCE):
             paths = rows["path"].cast(pa.string()).to_pylist()
             check(all(paths), f"each row of {path} must have a `path`", rows=len(rows))
             labels = pa.nulls(len(rows), pa.string())
             if "label" in names:
                 labels = _texts(rows["label"], path)
             addresses = [_from(each, folder, address) for each in paths]
-            yield pa.record_batch([addresses, labels], schema=SCHEMA)
+            yield pa.record_batch(
+                [pa.array(addresses), labels, *(rows[name] for name in others)],
+                names=[*SCHEMA.names, *others],
+            )
 
 
 def _texts(labels, path):

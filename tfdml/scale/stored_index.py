@@ -6,18 +6,20 @@ import functools
 import pathlib
 
 import numpy as np
-import pyarrow as pa
 
 from tfdml.checks import check
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.quiet import silent
 from tfdml.scale.checksums import CheckedFile, opened
+from tfdml.scale.collection import Rows
 
 faiss = load_faiss()
 FORMAT = 1  # of `index.json`
 FOLDER = "index"  # in that of the collection
-ABOUT, DATA, LISTS, TEXTS = "index.json", "index.faiss", "index.ivfdata", "list.arrow"
+ABOUT, DATA, LISTS = "index.json", "index.faiss", "index.ivfdata"
 SOURCE = ("list", "model", "dim", "images")  # attributes of the collection that it is of
+_FEW = 2**16  # rows among which the nearest are found without the index
+_CONDITIONS = 4  # whose rows are kept in memory
 _KEYS = ("factory", "parameters", *SOURCE)
 ID_BYTES = 8  # of a row in the index
 _REMEDY = "build the index again, with --overwrite true"
@@ -27,8 +29,9 @@ class StoredIndex:
     """The nearest images of a collection, found by the faiss index in its folder.
 
     The index stays on disk: a query reads the cells that it visits. Its distances are to the rows
-    as the index stores them: rounded by `SQ8` and `PQ`. Cells, paths and labels are compared with
-    their checksums before they are first used, the rest of the index when it is opened.
+    as the index stores them: rounded by `SQ8` and `PQ`. Cells are compared with their checksums
+    before they are first used, the rest of the index when it is opened. Images that were added or
+    embedded again since it was built are compared one by one.
 
     Args:
         collection: `Collection`; its folder must have an index (`python -m tfdml.scale index`).
@@ -53,8 +56,16 @@ class StoredIndex:
         expected = f"{self.folder} must be an index of these embeddings: build it again"
         for name in SOURCE:
             made_from, now = about.get(name), getattr(collection, name)
-            check(made_from == now, expected, **{name: now, "index": made_from})
-        self.factory = about["factory"]
+            grown = name == "images" and made_from < now
+            check(made_from == now or grown, expected, **{name: now, "index": made_from})
+        self.factory, self._collection = about["factory"], collection
+        changed = collection.changed_since(about.get("version", 0))
+        readable = collection.readable() if len(changed) else np.ones(collection.images, bool)
+        self._fresh = self._rows(changed[readable[changed]])
+        self._usable = None  # (images,) booleans: rows of the index that are as they were
+        if len(changed):
+            self._usable = np.ones(collection.images, bool)
+            self._usable[changed] = False
         self._files = checked_files(self.folder, about)
         for file in self._files.values():
             file.check_size()
@@ -69,6 +80,7 @@ class StoredIndex:
         self._ivf = faiss.downcast_index(faiss.try_extract_index_ivf(self._faiss))
         self.cells = getattr(self._ivf, "nlist", 0)
         self._unchecked = np.full(self.cells, self.cells and self._files[LISTS].known)
+        self._matching = functools.lru_cache(_CONDITIONS)(self._find)
         self.set_parameters(about["parameters"] if parameters is None else parameters)
 
     def set_parameters(self, parameters):
@@ -79,22 +91,65 @@ class StoredIndex:
         self.parameters = parameters
 
     def __len__(self):
-        return self._faiss.ntotal
+        return (
+            self._faiss.ntotal if self._usable is None else int(self._collection.readable().sum())
+        )
 
-    def search(self, rows, count):
-        """The (n, count) int64 ids nearest to (n, dim) rows, -1 for none, and their distances."""
+    def search(self, rows, count, where=""):
+        """The (n, count) int64 ids nearest to (n, dim) rows, -1 for none, and their distances.
+
+        `where` is a condition in SQL on the images, as `Collection.matching` reads it. Up to 65,536
+        images that meet it are all compared with the rows; of more, the index names the nearest.
+        """
         rows = np.ascontiguousarray(rows, np.float32)
-        with as_value_error({"index": self.factory, "count": count}):
-            if self._unchecked.any():
-                self._check_cells(rows)
-            squared, ids = self._faiss.search(rows, count)
-        return ids, np.sqrt(np.maximum(squared.astype(np.float64), 0))
+        fresh, usable = self._fresh, self._usable
+        if where:
+            matching, few = self._matching(where)
+            if few is not None:
+                return _nearest(rows, few, count)
+            usable = matching if usable is None else usable & matching
+            fresh = Rows(*(column[matching[fresh.ids]] for column in fresh))
+        ids, squared = self._indexed(rows, count, usable)
+        if len(fresh.ids):
+            more, distances = _nearest(rows, fresh, count)
+            ids, squared = np.hstack([ids, more]), np.hstack([squared, distances**2])
+            order = np.argsort(np.where(ids < 0, np.inf, squared), axis=1, kind="stable")
+            ids, squared = (np.take_along_axis(a, order, 1)[:, :count] for a in (ids, squared))
+        return ids, np.sqrt(np.maximum(squared, 0))
 
-    def nearest(self, row, count):
+    def nearest(self, row, count, where=""):
         """The ids of the rows nearest to one (dim,) row, at most `count`, and their distances."""
-        ids, distances = self.search(row[None], max(1, min(count, len(self))))
+        ids, distances = self.search(row[None], max(1, min(count, len(self))), where)
         found = ids[0] >= 0
         return ids[0, found], distances[0, found]
+
+    def _indexed(self, rows, count, usable):
+        """As `search`, with squared distances, of the index alone; `usable` are masked ids."""
+        asked, most = count, max(count, self._faiss.ntotal)
+        while True:
+            with as_value_error({"index": self.factory, "count": count}):
+                if self._unchecked.any():
+                    self._check_cells(rows)
+                squared, ids = self._faiss.search(rows, asked)
+            squared = squared.astype(np.float64)
+            if usable is None:
+                return ids, squared
+            left = (ids >= 0) & usable[ids]
+            if asked == most or ((left.sum(axis=1) >= count) | (ids[:, -1] < 0)).all():
+                order = np.argsort(~left, axis=1, kind="stable")
+                ids, squared = np.where(left, ids, -1), np.where(left, squared, np.inf)
+                return tuple(np.take_along_axis(a, order, 1)[:, :count] for a in (ids, squared))
+            asked = min(4 * asked, most)
+
+    def _find(self, where):
+        """Of the images that meet a condition, (images,) booleans, and their `Rows` if few."""
+        ids = self._collection.matching(where)
+        mask = np.zeros(self._collection.images, bool)
+        mask[ids] = True
+        return mask, self._rows(ids) if len(ids) <= _FEW else None
+
+    def _rows(self, ids):
+        return Rows(ids, self._collection.rows(ids))
 
     def _check_cells(self, rows):
         """Checks the cells that queries visit for the first time."""
@@ -110,25 +165,22 @@ class StoredIndex:
             self._files[LISTS].check(place.offset, place.offset + size)
             self._unchecked[cell] = False
 
-    def text(self, key):
-        """The path and the label, which may be None, of an id."""
-        return self._texts["path"][key].as_py(), self._texts["label"][key].as_py()
 
-    @functools.cached_property
-    def _texts(self):
-        self._files[TEXTS].check()
-        try:
-            with pa.memory_map(str(self.folder / TEXTS)) as file:
-                return pa.ipc.open_file(file).read_all()
-        except pa.ArrowException as error:
-            raise ValueError(f"{self.folder / TEXTS} is damaged ({error}): {_REMEDY}") from error
+def _nearest(rows, among, count):
+    """The (n, count) ids nearest to rows among `Rows`, -1 for none, and their distances."""
+    ids, squared = np.full((len(rows), count), -1), np.full((len(rows), count), np.inf)
+    found = min(count, len(among.ids))
+    if found:
+        near, places = faiss.knn(rows, among.embeddings, found)
+        ids[:, :found], squared[:, :found] = among.ids[places], near
+    return ids, np.sqrt(np.maximum(squared, 0))
 
 
 def checked_files(folder, about):
     """{name: `CheckedFile`} of the files of an index."""
     known = about.get("files", {})
     has_cells = LISTS in known or (folder / LISTS).exists()
-    names = [DATA, *[LISTS] * has_cells, TEXTS]
+    names = [DATA, *[LISTS] * has_cells]
     return {name: CheckedFile(folder / name, known.get(name), _REMEDY) for name in names}
 
 

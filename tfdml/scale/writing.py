@@ -40,6 +40,9 @@ class CollectionWriter:
             check(not names, expected, found=sorted(names)[:5])
             return
         found = self._manifest()
+        changes = len(found.get("changes", ()))
+        expected = f"{self.folder} was changed since; use `python -m tfdml.scale update`"
+        check(not changes, expected, changes=changes)
         other = [key for key in _IDENTITY if key in manifest and found.get(key) != manifest[key]]
         if other:
             wrong = f"{self.folder} holds embeddings of another {other[0]}. Choose another --out"
@@ -83,7 +86,8 @@ class CollectionWriter:
             hint = " (is their disk mounted?)" if reason == NO_FILE else ""
             raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
         columns = {"id": rows["id"], "path": images["path"], "embedding": rows["embedding"]}
-        table = pa.table({**columns, "label": images["label"], "error": rows["error"]})
+        columns |= {"label": images["label"], "error": rows["error"]}
+        table = pa.table(columns | {n: images[n] for n in images.column_names if n not in columns})
         content = io.BytesIO()
         pq.write_table(table, content, use_dictionary=["label", "error"])
         self.folder.write(shard_name(number), lambda file: file.write(content.getbuffer()))

@@ -39,6 +39,8 @@ class Search(Settings):
         images: Folder of the images, searched with its sub-folders: .bmp, .gif, .jpeg, .jpg, .png
             and .webp. Hidden files and links that lead out of it are ignored. Nothing is ever
             written to it. Or a folder that `python -m tfdml.scale` embedded and indexed.
+        uploads: Folder for the pictures that the page adds to such a collection. If not given,
+            nothing can be added or removed.
         index: File of the index, which the next start updates. If not given, a file in `indexes/`
             of the current folder, named after the model and `images`.
         host: Address to listen at. The default can be reached from this computer only, 0.0.0.0 from
@@ -53,10 +55,11 @@ class Search(Settings):
             related losses).
     """
 
-    paths: ClassVar = ("model", "images", "index")
+    paths: ClassVar = ("model", "images", "uploads", "index")
 
     model: str
     images: str
+    uploads: str | None = None
     index: str | None = None
     host: str = "127.0.0.1"
     port: int = 8000
@@ -94,14 +97,17 @@ def open_collection(settings, version):
     settings.check(not (settings.index or settings.rerank), expected)
     import_tensorflow()
     model = search.search_model.SearchModel(version)
-    opened = search.collection_search.CollectionSearch(model, settings.images)
+    uploads = settings.uploads and pathlib.Path(settings.uploads)
+    opened = search.collection_search.CollectionSearch(model, settings.images, uploads)
     images = f"{len(opened):,} images of {settings.images}"
-    print(f"{images}, ranked by {opened.ranked_by}\nIndex: {opened.index.folder}")
+    print(f"{images}, ranked by {opened.ranked_by}\nIndex: {opened.images.index.folder}")
     return opened
 
 
 def open_folder(settings, version):
     """The search of a folder, whose index is made or brought up to date."""
+    expected = "`uploads` is for a collection; put pictures into the folder of `images` itself"
+    settings.check(not settings.uploads, expected)
     index = pathlib.Path(settings.index or default_index(version, settings.images))
     check_file(index=index)
     import_tensorflow()

@@ -62,6 +62,8 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             "left_out": [{"name": _shown(name), "cause": cause} for name, cause in left_out],
             "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
             "failure": search.failure,
+            "uploads": search.uploads is not None,
+            "filters": search.filters,
         }
 
     @app.post("/api/search")
@@ -72,14 +74,24 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
         if not places.acquire(blocking=False):
             raise RejectedError("Too many pictures at once: try again in a second", status=503)
         try:
-            return _answer(search.by_picture(picture, count), began)
+            return _answer(search.by_picture(picture, count, _where()), began)
         finally:
             places.release()
+
+    @app.post("/api/images")
+    def add():
+        key = search.add(flask.request.get_data(cache=False, parse_form_data=False))
+        return _image(key, search.entry(key)), 201
+
+    @app.delete("/api/images/<int:key>")
+    def remove(key):
+        search.remove(key)
+        return status()
 
     @app.get("/api/similar/<int:key>")
     def by_id(key):
         began = time.perf_counter()
-        answer = _answer(search.by_id(key, _count(neighbours)), began)
+        answer = _answer(search.by_id(key, _count(neighbours), _where()), began)
         return {"query": _image(key, search.entry(key)), **answer}
 
     @app.get("/api/sample")
@@ -110,7 +122,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             expected = "This host name is not trusted; add it with --trusted_hosts"
             host = flask.request.headers.get("Host")
             raise RejectedError(f"{expected}. Received: host={host}")
-        if flask.request.method == "POST" and _is_of_another_site():
+        if flask.request.method in ("POST", "DELETE") and _is_of_another_site():
             received = {name: flask.request.headers.get(name) for name in ("Origin", "Host")}
             expected = "Requests from other sites are not allowed; a proxy must forward Host"
             raise RejectedError(f"{expected}. Received: {received}", status=403)
@@ -167,6 +179,11 @@ def _count(neighbours):
         expected = f"`k` must be a whole number from 1 to {MOST_NEIGHBOURS}"
         raise RejectedError(f"{expected}. Received: k={text}")
     return int(text)
+
+
+def _where():
+    """The condition that images must meet."""
+    return flask.request.args.get("where", "").strip()
 
 
 def _answer(answer, began):

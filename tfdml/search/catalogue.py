@@ -58,8 +58,10 @@ class Catalogue:
         """(n, dim) float32, the embeddings of ids."""
         return self.index.reconstruct_batch(np.asarray(ids, np.int64))
 
-    def nearest(self, row, count):
+    def nearest(self, row, count, where=""):
         """The ids of the images nearest to one (dim,) row, at most `count`, and their distances."""
+        if where:
+            raise RejectedError("`where` needs a collection of `python -m tfdml.scale`")
         squared, ids = self.index.search(row[None], max(1, min(count, len(self.entries))))
         found = ids >= 0
         return ids[found], np.sqrt(squared[found].astype(np.float64))

@@ -41,8 +41,17 @@ class PictureSearch:
     images: Any
     rerank, exact = 0, True
 
+    uploads: Any = None  # folder of pictures that may be added
+    filters = False  # whether images may be chosen by a condition
+
     def stop(self):
         """Ends work in the background, if there is any."""
+
+    def add(self, content):
+        """Raises a `RejectedError`: what is in the folder is searched, after a refresh."""
+        raise RejectedError("Change the folder of the images, and refresh the index", status=409)
+
+    remove = add
 
     @property
     def ranked_by(self):
@@ -54,29 +63,38 @@ class PictureSearch:
         """What is known of an image; a `RejectedError` with 404 if no image has this id."""
         return self.images.entry(key)
 
-    def by_picture(self, content, count):
-        """The `Answer` of the images nearest to a picture, given as the bytes of its file."""
+    def by_picture(self, content, count, where=""):
+        """The `Answer` of the images nearest to a picture, given as the bytes of its file.
+
+        `where` is a condition in SQL that the images of a collection must meet.
+        """
         _, width, height = read_header(content)
         if width * height > MOST_PIXELS:
             sides = f"{width:,} x {height:,}"
             expected = f"The picture must have at most {MOST_PIXELS:,} pixels"
             raise RejectedError(f"{expected}. Received: {sides}", status=413)
         began = time.perf_counter()
+        row = self.embedded(content)
+        seconds = {"embedding": time.perf_counter() - began}
+        return self._answer(self.images, row, count, where, seconds)
+
+    def embedded(self, content):
+        """The (dim,) embedding of the bytes of a file; a `RejectedError` if it cannot be read."""
         [row] = self.model.embed_pictures([content])
         if isinstance(row, RejectedError):
             raise row
-        return self._answer(self.images, row, count, {"embedding": time.perf_counter() - began})
+        return row
 
-    def by_id(self, key, count):
+    def by_id(self, key, count, where=""):
         """The `Answer` of the images nearest to one of the index, without itself."""
         images = self.images
         images.entry(key)
         [row] = images.rows([key])
-        return self._answer(images, row, count, {}, left_out=key)
+        return self._answer(images, row, count, where, {}, left_out=key)
 
-    def _answer(self, images, row, count, seconds, left_out=-1):
+    def _answer(self, images, row, count, where, seconds, left_out=-1):
         began = time.perf_counter()
-        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0))
+        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0), where)
         others = ids != left_out
         ids, distances, scores = ids[others], distances[others], {}
         order, radius = np.arange(len(ids)), self.model.radius

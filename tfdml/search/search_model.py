@@ -9,7 +9,6 @@ from tfdml.checks import check
 from tfdml.scale.image_model import ImageModel
 from tfdml.search.picture_files import RejectedError
 from tfdml.serving.bounded_batches import InPieces
-from tfdml.serving.exported import fingerprint
 from tfdml.serving.metadata import read_metadata
 
 _AT_ONCE = 2  # concurrent embeddings; each holds its decoded images in memory
@@ -26,7 +25,6 @@ class SearchModel(ImageModel):
 
     def __init__(self, version):
         super().__init__(version)
-        self.version, self.fingerprint = version, fingerprint(version)
         self.radius = self._common_length()
         self.learned = "score_pairs" in self._signatures
         self.stated = (

@@ -14,8 +14,8 @@ from served_models import loaded_once
 
 from tfdml import scale
 from tfdml.files import locked
+from tfdml.scale import Collection, image_model
 from tfdml.scale import __main__ as command
-from tfdml.scale import image_model
 from tfdml.serving.exported import fingerprint
 
 
@@ -207,3 +207,29 @@ def test_a_full_disk(embed, out, photos):
     assert not list(out.glob("shards/*"))
     assert embed().code == 0
     assert table_of(out) == table
+
+
+def test_a_collection_is_added_to_updated_and_reduced(embed, out, photos, version, tmp_path):
+    assert embed().code == 0
+
+    def run(name, *flags):
+        return programs.run(command.main, name, "out", *flags, cwd=tmp_path)
+
+    source = ["--model", version, "--images", photos]
+    shutil.copy(photos / "a/1.png", photos / "b/copy.png")
+    added = run("add", *source)
+    assert added.out.splitlines() == [
+        "1 images added, 0 embedded again, 0 removed: out",
+        "Could not read 0",
+        f"{photos / 'b/copy.png'} is a copy of {photos / 'a/1.png'}",
+    ]
+    (photos / "0.png").unlink()
+    updated = run("update", *source)
+    assert updated.out.splitlines()[0] == "0 images added, 1 embedded again, 1 removed: out"
+    assert updated.out.splitlines()[1] == "Could not read 1"
+    assert run("remove", "--where", "label = 'b'").out == "4 images removed: out\n"
+    assert "was changed since; use `python -m tfdml.scale update`" in embed().sentence
+    assert "`where` must be given" in run("remove").sentence
+    assert "`model` and `images` must be given" in run("add").sentence
+    rows = Collection(out).present().to_pylist()
+    assert {pathlib.Path(row["path"]).name for row in rows} == {"1.png", "2 [x].png", "bad.png"}

@@ -33,7 +33,7 @@ def test_a_parquet_file_has_the_readable_images(precision, clustered, tmp_path):
     assert table.schema.field("vector").type == pa.list_(pa.from_numpy_dtype(precision), 16)
     found = table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, 16)
     assert abs(found - rows.embeddings).max() < (1e-3 if precision == "float16" else 1e-9)
-    listed = pa.Table.from_batches(clustered.listed("path", "label")).take(rows.ids)
+    listed = clustered.columns("path", "label").take(rows.ids)
     assert table.select(["path", "label"]).equals(listed.cast(table.select([1, 2]).schema))
     again = programs.run(command.main, "export", clustered.folder, out, cwd=".")
     assert f"{out} exists: choose another place" in again.sentence

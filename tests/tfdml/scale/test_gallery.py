@@ -18,7 +18,7 @@ def in_memory(collection):
     """Ids, rows and (m,) integer labels; images without a label are each of their own class."""
     shards = [collection.shard(i) for i in range(collection.shards)]
     ids, rows = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    listed = [text for part in collection.listed("label") for text in part["label"].to_pylist()]
+    listed = collection.columns("label")["label"].to_pylist()
     texts = [listed[i] for i in ids]
     names = [text or f"none {i}" for i, text in enumerate(texts)]
     return ids, rows, texts, np.unique(names, return_inverse=True)[1]

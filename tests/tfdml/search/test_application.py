@@ -131,6 +131,8 @@ def test_states_its_status(client, search, folder):
         "types": ["image/bmp", "image/gif", "image/jpeg", "image/png", "image/webp"],
         "refreshing": None,
         "failure": None,
+        "uploads": False,
+        "filters": False,
     }
 
 
@@ -233,3 +235,10 @@ def test_a_model_that_decides_says_so_with_the_reason(client, search, encoded):
     assert {decision["class"] for decision in decisions} == {"red"}
     assert decisions[0]["distance"] == pytest.approx(0.1)
     assert {"probability", "threshold", "method"} < set(decisions[0])
+
+
+def test_a_folder_is_changed_by_its_files_and_has_no_conditions(client, encoded):
+    post = client.post("/api/images", data=encoded((1, 2, 3)))
+    assert (post.status_code, "refresh the index" in post.json["error"]) == (409, True)
+    assert client.delete("/api/images/0").status_code == 409
+    assert "needs a collection" in client.get("/api/similar/0?where=id").json["error"]

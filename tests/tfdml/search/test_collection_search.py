@@ -97,6 +97,46 @@ def test_rejects_a_collection_of_another_model_or_without_an_index(collection, m
         CollectionSearch(model, collection.folder)
 
 
+def test_a_condition_chooses_what_is_found(search, serving, encoded):
+    with serving(search) as ask:
+        _, answer, _ = ask("/api/similar/0?k=5&where=label%20%3D%20'green'")
+        assert [result["folder"] for result in answer["results"]] == ["green", "green"]
+        status, answer, _ = ask("/api/search?where=colour%20%3D%201", encoded((1, 2, 3)))
+        assert status == 400
+        assert "`where` must be a condition in SQL" in answer["error"]
+        assert "label" in answer["error"]
+
+
+def test_adds_and_removes_images_while_others_search(collection, model, serving, encoded, tmp_path):
+    build(collection, "Flat")
+    uploads = tmp_path / "uploads"
+    with serving(CollectionSearch(model, collection.folder, uploads)) as ask:
+        assert ask("/api/status")[1]["uploads"]
+        status, image, _ = ask("/api/images", encoded((9, 9, 99)))
+        assert (status, image["id"], image["width"]) == (201, 6, 40)
+        assert [path.read_bytes() for path in uploads.iterdir()] == [encoded((9, 9, 99))]
+        assert ask("/api/images", encoded((9, 9, 99)))[1]["id"] == 6
+        assert ask("/api/search?k=1", encoded((9, 9, 98)))[1]["results"][0]["id"] == 6
+        assert ask("/api/images/6")[1] == encoded((9, 9, 99))
+        assert ask("/api/images/0", method="DELETE")[1]["images"] == 5
+        assert ask("/api/images/0", method="DELETE")[0] == 404
+        assert ask("/api/images/0")[0] == ask("/api/similar/0")[0] == 404
+        found = ask("/api/search?k=9", encoded((250, 10, 10)))[1]["results"]
+        assert {result["id"] for result in found} == {1, 2, 3, 4, 6}
+        assert {image["id"] for image in ask("/api/sample?k=9")[1]["images"]} == {1, 2, 3, 4, 5, 6}
+        assert ask("/api/images", b"text")[0] == 415
+        headers = {"Sec-Fetch-Site": "cross-site"}
+        assert ask("/api/images/1", method="DELETE", headers=headers)[0] == 403
+
+
+def test_changes_nothing_without_a_folder_for_uploads(search, serving, encoded):
+    with serving(search) as ask:
+        status, answer, _ = ask("/api/images", encoded((1, 1, 1)))
+        assert (status, "--uploads FOLDER" in answer["error"]) == (409, True)
+        assert ask("/api/images/0", method="DELETE")[0] == 409
+        assert ask("/api/status")[1]["images"] == 5
+
+
 @pytest.mark.parametrize("option", [{"index": "a"}, {"rerank": 5}])
 def test_rejects_options_of_folders(option):
     settings = command.Search("model", "collection", **option)

@@ -47,7 +47,8 @@ function showStatus() {
     `${number(images)} images of “${folder}”, by the model ${model} and ` +
     `${ranking[status.ranked_by]}${exact ? "" : ", approximately"}.`;
   const types = status.types.map((type) => type.split("/")[1].toUpperCase()).join(", ");
-  byId("limits").textContent = `${types}, up to ${status.upload_bytes / 1e6} MB. It is not kept.`;
+  byId("limits").textContent = `${types}, up to ${status.upload_bytes / 1e6} MB. It is not kept${status.uploads ? " unless you add it" : ""}.`;
+  byId("filter").hidden = !status.filters;
   byId("file").accept = status.types.join(",");
   byId("refresh").disabled = Boolean(refreshing);
   byId("refreshed").textContent = refreshing
@@ -105,18 +106,33 @@ function choose(files) {
   }
 }
 
+/* The picture is added to the collection, or the image removed from it. */
+async function change(path, options) {
+  try {
+    const changed = await ask(path, options);
+    await look();
+    location.hash = options.method === "POST" ? `image-${changed.id}` : "";
+  } catch (error) {
+    showError(error);
+  }
+}
+
+const asked = () => `k=${count}&where=${encodeURIComponent(byId("where").value)}`;
+
 async function answerTo(hash) {
   const [, kind, key] = /^#(picture|image)-(\d+)$/.exec(hash) || [];
   if (kind === "image") {
-    const answer = await ask(`api/similar/${key}?k=${count}`);
+    const answer = await ask(`api/similar/${key}?${asked()}`);
     const { image, thumbnail, folder, name } = answer.query;
-    return { answer, query: { picture: thumbnail, whole: image, folder, name } };
+    const change = ["Remove from the collection", `api/images/${key}`, { method: "DELETE" }];
+    return { answer, query: { picture: thumbnail, whole: image, folder, name, change } };
   }
   if (kind === "picture" && uploads[key]) {
     const { file, url } = uploads[key];
     const options = { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } };
-    const answer = await ask(`api/search?k=${count}`, options);
-    return { answer, query: { picture: url, whole: url, folder: "", name: file.name } };
+    const answer = await ask(`api/search?${asked()}`, options);
+    const change = ["Add to the collection", "api/images", options];
+    return { answer, query: { picture: url, whole: url, folder: "", name: file.name, change } };
   }
   return null;
 }
@@ -162,6 +178,10 @@ function showQuery(query) {
   byId("query-folder").replaceChildren(...breakable(query.folder));
   byId("query-folder").hidden = !query.folder;
   byId("query-name").replaceChildren(...breakable(fileName(query.name)));
+  const [words, path, options] = query.change;
+  byId("change").textContent = words;
+  byId("change").hidden = !status.uploads;
+  byId("change").onclick = () => change(path, options);
 }
 
 function showDecision(decision) {
@@ -267,6 +287,10 @@ async function start() {
   addEventListener("paste", (event) => choose(event.clipboardData.files));
   startDropping();
   byId("refresh").addEventListener("click", refresh);
+  byId("filter").addEventListener("submit", (event) => {
+    event.preventDefault();
+    route();
+  });
   byId("more").addEventListener("click", () => {
     count = Math.min(MOST, 2 * count);
     route();

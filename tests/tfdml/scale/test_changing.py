@@ -1,0 +1,339 @@
+"""Collections that change: what they hold and find equals what one embedded from nothing does."""
+
+import contextlib
+import functools
+import hashlib
+import pathlib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tfdml import files
+from tfdml.files import locked, replacing
+from tfdml.scale import Collection, StoredIndex, changing
+from tfdml.scale.embedding_job import embed_missing, embedded
+from tfdml.scale.indexing import build
+from tfdml.scale.listed_images import list_images
+from tfdml.scale.writing import CollectionWriter, manifest_of
+
+SIZE = 4  # images of a shard
+ROWS = pa.schema({"path": pa.string(), "label": pa.string(), "price": pa.int64()})
+
+
+class ByContent:
+    """A model whose embedding is drawn by the content of a file; no embedding of empty ones."""
+
+    fingerprint, dim, batch_size = "m" * 64, 3, 3
+
+    def read(self, contents):
+        return contents, [text if isinstance(text, str) or not text else None for text in contents]
+
+    def embed(self, contents, problems):
+        return np.stack([embedding_of(content) for content in contents]), [
+            None if problem is None else problem or "it is empty" for problem in problems
+        ]
+
+
+def embedding_of(content):
+    digest = hashlib.sha256(content if isinstance(content, bytes) else b"").digest()
+    return np.frombuffer(digest[:12], np.uint32).astype(np.float32) / 2**32
+
+
+class Photos:
+    """Files in a folder, a list of some of them, and the collection that they should be."""
+
+    def __init__(self, folder):
+        self.folder, self.listed = folder, {}
+        (folder / "photos").mkdir(parents=True)
+        self.list, self.collection = folder / "list.parquet", folder / "collection"
+
+    def put(self, name, content, label=None, price=None):
+        path = self.folder / "photos" / name
+        path.write_bytes(content)
+        self.listed[str(path)] = (label, price)
+        return str(path)
+
+    def write_list(self, paths=None):
+        rows = [(path, *self.listed[path]) for path in paths or self.listed]
+        rows = [dict(zip(ROWS.names, row, strict=True)) for row in rows]
+        pq.write_table(pa.Table.from_pylist(rows, ROWS), self.list)
+        return str(self.list)
+
+    def embed(self):
+        """The collection, from nothing."""
+        self.write_list()
+        listing, writer = list_images(str(self.list)), CollectionWriter(self.collection)
+        manifest = manifest_of(model="m" * 64, dim=3, shard_size=SIZE, listing=listing)
+        writer.begin(manifest, listing)
+        embed_missing(writer, listing, 3, lambda pieces: embedded(ByContent(), pieces))
+        writer.finish()
+        return Collection(self.collection)
+
+    def expected(self):
+        """{path: (label, price, embedding)} of the listed images that have an embedding."""
+        return with_embeddings(self.contents())
+
+    def contents(self):
+        """{path: (label, price, content)} of the listed images."""
+        return {
+            path: (*about, pathlib.Path(path).read_bytes()) for path, about in self.listed.items()
+        }
+
+
+def held(folder):
+    """{path: (label, price, embedding)} of the images of a collection that have an embedding."""
+    rows = Collection(folder).dataset().to_table().to_pylist()
+    columns = ("label", "price", "embedding")
+    rows = [row for row in rows if row["error"] is None]
+    assert len({row["path"] for row in rows}) == len(rows)
+    return {
+        row["path"]: tuple(
+            tuple(value) if isinstance(value, list) else value
+            for value in (row.get(name) for name in columns)
+        )
+        for row in rows
+    }
+
+
+def assert_finds_what_is_near(folder, where="", keep=lambda label, price: True):
+    """The index, of whatever age, finds what the embeddings say."""
+    collection, expected = Collection(folder), held(folder)
+    index = StoredIndex(collection)
+    query = np.array([[0.3, 0.6, 0.9]], np.float32)
+    ids, distances = index.search(query, 5, where)
+    rows = collection.dataset().to_table(columns=["id", "path"]).to_pydict()
+    paths = dict(zip(rows["id"], rows["path"], strict=True))
+    pairs = zip(ids[0].tolist(), distances[0].tolist(), strict=True)
+    found = {paths[key]: distance for key, distance in pairs if key >= 0}
+    near = {
+        path: np.linalg.norm(query[0] - vector)
+        for path, (label, price, vector) in expected.items()
+        if keep(label, price)
+    }
+    nearest = sorted(near, key=near.get)[:5]
+    assert sorted(found, key=found.get) == nearest
+    np.testing.assert_allclose(sorted(found.values()), [near[path] for path in nearest], 1e-5)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    made = Photos(tmp_path)
+    for number in range(10):
+        made.put(f"{number}.png", bytes([number]), "even" if number % 2 == 0 else None, number)
+    made.embed()
+    return made
+
+
+def test_adds_what_is_not_there_and_names_copies(photos):
+    build(Collection(photos.collection), "Flat")
+    copy = photos.put("copy.png", bytes([3]), "odd", 7)
+    photos.put("new.png", b"new", "even", 30)
+    photos.put("empty.png", b"")
+    done = changing.add(photos.collection, ByContent(), photos.write_list())
+    assert done == (3, 0, 0, 1, [(copy, str(photos.folder / "photos/3.png"))])
+    assert held(photos.collection) == photos.expected()
+    assert_finds_what_is_near(photos.collection)
+    again = changing.add(photos.collection, ByContent(), str(photos.list))
+    assert again == (0, 0, 0, 0, [])
+    assert Collection(photos.collection).version == 1
+    assert Collection(photos.collection).images == 13
+
+
+def test_updates_to_a_list(photos):
+    build(Collection(photos.collection), "IVF2,Flat", parameters="nprobe=2")
+    changed, gone, relabelled = list(photos.listed)[1:4]
+    before = Collection(photos.collection).dataset().to_table().to_pylist()
+    photos.put("1.png", b"other", None, 1)
+    del photos.listed[gone]
+    photos.listed[relabelled] = ("new label", 3)
+    photos.put("more.png", b"more", "even", 5)
+    done = changing.update(photos.collection, ByContent(), photos.write_list())
+    assert done == (1, 1, 1, 0, [])
+    assert held(photos.collection) == photos.expected()
+    assert_finds_what_is_near(photos.collection)
+    after = Collection(photos.collection).dataset().to_table().to_pylist()
+    assert [row["path"] for row in after[:10]] == [row["path"] for row in before]
+    assert [row["id"] for row in after] == list(range(11))
+    assert after[2]["error"] == "removed"
+    assert changing.update(photos.collection, ByContent(), str(photos.list))[:4] == (0, 0, 0, 0)
+    assert build(Collection(photos.collection), "IVF2,Flat", parameters="nprobe=2")
+    assert_finds_what_is_near(photos.collection)
+    assert changed in held(photos.collection)
+
+
+def test_removes_by_a_condition(photos):
+    build(Collection(photos.collection), "SQ8")
+    assert changing.remove(photos.collection, "price >= 4 and label = 'even'") == 3
+    photos.listed = {path: a for path, a in photos.listed.items() if a[0] is None or a[1] < 4}
+    assert held(photos.collection) == photos.expected()
+    index = StoredIndex(Collection(photos.collection))
+    assert len(index) == 7
+    assert not np.isin(index.search(np.zeros((1, 3), np.float32), 9)[0], [4, 6, 8]).any()
+    assert changing.remove(photos.collection, "price > 100") == 0
+
+
+@pytest.mark.parametrize("few", [0, 2**16])
+@pytest.mark.parametrize("factory", ["Flat", "IVF2,Flat", "HNSW8"])
+def test_a_condition_is_met_by_all_that_is_found(photos, factory, few, monkeypatch):
+    monkeypatch.setattr("tfdml.scale.stored_index._FEW", few)
+    build(
+        Collection(photos.collection), factory, parameters="nprobe=2" if "IVF" in factory else None
+    )
+    where = "label = 'even' and price between 1 and 7"
+
+    def keep(label, price):
+        return label == "even" and 1 <= price <= 7
+
+    assert_finds_what_is_near(photos.collection, where, keep)
+    photos.put("a.png", b"a", "even", 5)
+    photos.put("b.png", b"b", "even", 50)
+    changing.add(photos.collection, ByContent(), photos.write_list())
+    changing.remove(photos.collection, "price = 2")
+    assert_finds_what_is_near(photos.collection, where, keep)
+    assert_finds_what_is_near(photos.collection)
+
+
+@pytest.mark.parametrize(
+    "where", ["price <", "nothing = 1", "1; drop table x", "exists(from read_text('/etc/passwd'))"]
+)
+def test_rejects_what_is_no_condition(photos, where):
+    with pytest.raises(ValueError, match="`where` must be a condition in SQL on columns") as error:
+        changing.remove(photos.collection, where)
+    assert "Columns" not in str(error.value) or "price" in str(error.value)
+    assert held(photos.collection) == photos.expected()
+
+
+def test_rejects_another_model_another_type_and_a_second_writer(photos):
+    other = ByContent()
+    other.fingerprint = "n" * 64
+    with pytest.raises(ValueError, match="made by this version of this model"):
+        changing.add(photos.collection, other, str(photos.list))
+    pq.write_table(
+        pa.table({"path": ["x.png"], "price": ["cheap"]}), photos.folder / "wrong.parquet"
+    )
+    with pytest.raises(ValueError, match=r"columns of .* must be of the types in"):
+        changing.add(photos.collection, ByContent(), str(photos.folder / "wrong.parquet"))
+    with (
+        locked(photos.collection, "taken"),
+        pytest.raises(BlockingIOError, match="another process is writing to"),
+    ):
+        changing.remove(photos.collection, "price = 1")
+    assert Collection(photos.collection).version == 0
+
+
+def test_a_changed_collection_is_embedded_anew_by_another_model(photos, tmp_path):
+    changing.remove(photos.collection, "price < 3")
+    listing = list_images(str(photos.collection))
+    assert listing.table().column_names == ["path", "label", "price"]
+    assert listing.table()["price"].to_pylist() == list(range(3, 10))
+    writer = CollectionWriter(photos.collection)
+    with pytest.raises(ValueError, match=r"was changed since; use `python -m tfdml\.scale update`"):
+        writer.check({"dim": 3})
+
+
+def test_an_open_collection_stays_as_it_was_for_one_change(photos):
+    opened = Collection(photos.collection)
+    before = held(photos.collection)
+    changing.remove(photos.collection, "price < 6")
+    rows = [row for part in opened.chunks() for row in part.embeddings.tolist()]
+    assert rows == [list(row[2]) for row in before.values()]
+
+
+def test_random_changes_with_kills_lead_to_what_is_embedded_from_nothing(tmp_path):
+    change_at_random(tmp_path, 0, 15)
+
+
+@pytest.mark.slow
+def test_a_thousand_changes_with_kills_lead_to_what_is_embedded_from_nothing(tmp_path):
+    change_at_random(tmp_path, 7, 1000)
+
+
+class Killed(BaseException):
+    pass
+
+
+@contextlib.contextmanager
+def killed_after(writes):
+    """Kills at the write of a file by `changing`, before or after it, once some were written."""
+    left = writes
+
+    @contextlib.contextmanager
+    def replacing_until_killed(path):
+        nonlocal left
+        with replacing(path) as unfinished:
+            yield unfinished
+            left -= 1
+            if left == 0:
+                raise Killed
+        if left == -1:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changing, "replacing", replacing_until_killed)
+        patch.setattr(files, "replacing", replacing_until_killed)
+        yield
+
+
+def change_at_random(folder, seed, count):
+    """Adds, updates and removes, first killed in half of the steps, and compares all there is."""
+    rng, photos = np.random.default_rng(seed), Photos(folder)
+    for number in range(9):
+        photos.put(f"{number}.png", bytes([number]), "a", number)
+    build(photos.embed(), "Flat")
+    embedded = photos.contents()
+    kills = 0
+    for _ in range(count):
+        kind, price = rng.choice(["add", "update", "remove"]), int(rng.integers(12))
+        before = dict(embedded)
+        if kind == "remove":
+            embedded = {
+                path: (label, each, content)
+                for path, (label, each, content) in embedded.items()
+                if each != price or not content
+            }
+            change = functools.partial(changing.remove, photos.collection, f"price = {price}")
+        else:
+            photos.listed = {}
+            for name in rng.permutation(30)[: rng.integers(1, 15)].tolist():
+                file = photos.folder / "photos" / f"{name}.png"
+                path, old = str(file), file.read_bytes() if file.exists() else None
+                rewritten = old is None or (kind == "update" and rng.random() < 0.3)
+                content = rng.bytes(int(rng.integers(3))) if rewritten else old
+                about = rng.choice(["a", "b"]).item(), int(rng.integers(12))
+                photos.listed[path] = about
+                if rewritten:
+                    photos.put(f"{name}.png", content, *about)
+                if kind == "update" or path not in embedded:
+                    embedded[path] = (*about, content)
+            if kind == "update":
+                embedded = {path: embedded[path] for path in photos.listed}
+            do = getattr(changing, kind)
+            change = functools.partial(do, photos.collection, ByContent(), photos.write_list())
+        if rng.random() < 0.5:
+            with killed_after(int(rng.integers(1, 4))):
+                try:
+                    change()
+                except Killed:
+                    kills += 1
+            seen, whole = held(photos.collection), [with_embeddings(x) for x in (before, embedded)]
+            if kind == "remove":
+                assert seen in whole
+            for path in seen.keys() | whole[0].keys() | whole[1].keys():
+                assert seen.get(path) in [each.get(path) for each in whole], (kind, path)
+        change()
+        assert held(photos.collection) == with_embeddings(embedded)
+        if embedded:
+            assert_finds_what_is_near(photos.collection)
+        if rng.random() < 0.1 and held(photos.collection):
+            build(Collection(photos.collection), "Flat")
+    assert kills > count / 10
+
+
+def with_embeddings(images):
+    return {
+        path: (label, price, tuple(embedding_of(content).tolist()))
+        for path, (label, price, content) in images.items()
+        if content
+    }
