@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 from sklearn.decomposition import PCA
 
 from tfdml.checks import check
@@ -172,22 +171,23 @@ class _Compared:
 
         def loss(exponent):
             temperature = np.exp(exponent)
-            return np.mean(own / temperature + logsumexp(-squared / temperature, axis=1))
+            shares, lowest = _relative(squared, temperature)
+            return np.mean((own - lowest) / temperature + np.log(shares.sum(axis=1)))
 
         temperature = np.exp(minimize_scalar(loss, bounds=(0, 7), method="bounded").x)
+        order = np.argsort(classes, kind="stable")
         for block in slices_of(0, count, max(1, _BLOCK // len(means))):
+            block = order[block]
             squared, own = self._squared(block), classes[block]
-            numbers = np.arange(len(squared))
-            given = squared[numbers, own]
-            nearer, others = np.nonzero(squared < given[:, None])
-            np.add.at(self.nearer, (own[nearer], others), 1)
-            total = logsumexp(-squared / temperature, axis=1)
-            squared[numbers, own] = np.inf
-            self.place[block] = place = squared.argmin(axis=1)
-            best = squared[numbers, place]
-            self.given[block], self.other[block] = (
-                np.exp(-each / temperature - total) for each in (given, best)
-            )
+            numbers, starts = np.arange(len(block)), np.flatnonzero(np.diff(own, prepend=-1))
+            nearer = squared < squared[numbers, own][:, None]
+            self.nearer[own[starts]] += np.add.reduceat(nearer, starts, dtype=np.float32)
+            shares, _ = _relative(squared, temperature)
+            total, self.given[block] = shares.sum(axis=1), shares[numbers, own]
+            shares[numbers, own] = 0
+            self.place[block] = place = shares.argmax(axis=1)
+            self.other[block] = shares[numbers, place] / total
+            self.given[block] /= total
         self.nearer /= sizes[:, None]
 
     def _squared(self, block):
@@ -199,7 +199,13 @@ class _Compared:
         left_out = squared[own] * np.square(sizes / others)[classes[block]]
         squared -= means.shape[1] / sizes
         squared[own] = left_out - (means.shape[1] / others)[classes[block]]
-        return squared
+        return squared.astype(np.float32)  # which are exponentiated faster
+
+
+def _relative(squared, temperature):
+    """Probabilities by squared distances over that of the lowest of each row, and the lowest."""
+    lowest = squared.min(axis=1)
+    return np.exp((lowest[:, None] - squared) / np.float32(temperature)), lowest
 
 
 def _two_clusters(rows):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfdml.checks import check
 from tfdml.files import LOCK, copies, locked, replacing, write_text
 from tfdml.quiet import progress
 from tfdml.scale.checksums import checksums, sealed
@@ -23,8 +24,9 @@ from tfdml.scale.collection import Collection
 from tfdml.scale.embedding_job import embedded
 from tfdml.scale.layout import CHANGED_FORMAT, LIST, MANIFEST, REMOVED, SHARDS, STATE, shard_name
 from tfdml.scale.listed_images import list_images
-from tfdml.scale.writing import rows_of
+from tfdml.scale.writing import check_some_are_read, rows_of
 
+PRESENT = f"error is distinct from '{REMOVED}'"  # in SQL
 _EMBED, _KEEP, _REMOVE = range(3)  # what is done to the embedding of a row
 
 
@@ -75,6 +77,8 @@ def update(folder, model, images, *, only_add=False):
         listed = listed.take(np.sort(first))
         places = pc.index_in(listed["path"], there["path"].combine_chunks())
         new = np.asarray(places.is_null())
+        expected = f"{images} must have some image of {folder}: is it the right list?"
+        check(only_add or not (len(there) and new.all()), expected, listed=len(listed))
         ids = collection.images + np.cumsum(new) - 1
         old = there.take(places.drop_null())
         ids[~new] = old["id"].to_numpy()
@@ -102,7 +106,7 @@ def remove(folder, where):
     """
     with _only_writer(folder) as collection:
         there = collection.present()
-        gone = there.filter(pc.is_in(there["id"], pa.array(collection.matching(where))))
+        gone = there.filter(pc.is_in(there["id"], pa.array(collection.matching(where, PRESENT))))
         _write(collection, gone, np.full(len(gone), _REMOVE), at_once=True)
         return len(gone)
 
@@ -173,14 +177,16 @@ def _write(collection, rows, tasks, model=None, *, at_once=False):
     with progress("Embedding", total=np.count_nonzero(tasks == _EMBED)) as bar:
         for number in np.unique(numbers).tolist():
             part, todo = rows.filter(numbers == number), tasks[numbers == number]
-            fresh = []
-            for table in embedded(model, _pieces(part.filter(todo == _EMBED), model)):
-                fresh.append(table)
-                unreadable += table["error"].is_valid().to_numpy().sum()
-                bar.update(len(table))
             gone = part["id"].filter(todo == _REMOVE).to_numpy()
             no_rows = np.empty((len(gone), collection.dim))
-            fresh.append(rows_of(gone, no_rows, [REMOVED] * len(gone)))
+            fresh = [rows_of(gone, no_rows, [REMOVED] * len(gone))]
+            chosen = part.filter(todo == _EMBED)
+            for table in embedded(model, _pieces(chosen, model)):
+                fresh.append(table)
+                bar.update(len(table))
+            errors = pa.concat_tables(fresh)["error"][len(gone) :]
+            check_some_are_read(chosen["path"], errors)
+            unreadable += len(errors) - errors.null_count
             old = collection.read(number) if number < collection.shards else part.slice(0, 0)
             shard = _merged(old, part, pa.concat_tables(fresh), len(changes))
             name = shard_name(number, len(changes))

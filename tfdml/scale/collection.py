@@ -175,7 +175,7 @@ class Collection:
         """Columns of all images, in the order of ids, as a `pyarrow.Table`."""
         return pa.concat_tables(self.read(number, list(names)) for number in range(self.shards))
 
-    def matching(self, where):
+    def matching(self, where, among="error is null"):
         """(m,) ids, ascending, of the images with an embedding that meet a condition in SQL.
 
         It may use the columns of the shards: `path`, `label` and those of the list of images. Files
@@ -184,8 +184,8 @@ class Collection:
         rows = self.dataset()
         with duckdb.connect(config={"enable_external_access": False}) as database:
             try:
-                readable = database.from_arrow(rows).filter("error is null")
-                return np.sort(readable.filter(where).project("id").fetchnumpy()["id"])
+                found = database.from_arrow(rows).filter(among).filter(where)
+                return np.sort(found.project("id").fetchnumpy()["id"])
             except duckdb.Error as error:
                 expected = "`where` must be a condition in SQL on columns of the images"
                 cause = str(error).splitlines()[0]

@@ -80,11 +80,7 @@ class CollectionWriter:
         ids, first = rows["id"].to_numpy(), number * self.shard_size
         if not np.array_equal(ids, np.arange(first, first + len(images))):
             raise RuntimeError(f"shard {number} must have one row for each image, in order")
-        if rows["embedding"].null_count == len(images) >= _SURELY:
-            none = f"none of the {len(images):,} images of shard {number} can be read, such as"
-            reason = rows["error"][0].as_py()
-            hint = " (is their disk mounted?)" if reason == NO_FILE else ""
-            raise ValueError(f"{none} {images['path'][0]}: {reason}{hint}")
+        check_some_are_read(images["path"], rows["error"])
         columns = {"id": rows["id"], "path": images["path"], "embedding": rows["embedding"]}
         columns |= {"label": images["label"], "error": rows["error"]}
         table = pa.table(columns | {n: images[n] for n in images.column_names if n not in columns})
@@ -124,6 +120,14 @@ class CollectionWriter:
 
     def _write_manifest(self, manifest):
         self.folder.write(MANIFEST, lambda file: file.write(sealed(manifest).encode()))
+
+
+def check_some_are_read(paths, errors):
+    """Raises a ValueError if there is an error for each of many images."""
+    if len(errors) - errors.null_count == len(paths) >= _SURELY:
+        none = f"none of {len(paths):,} images can be read, such as {paths[0]}: {errors[0]}"
+        hint = " (is their disk mounted?)" if errors[0].as_py() == NO_FILE else ""
+        raise ValueError(none + hint)
 
 
 def _errors_in(metadata):
