@@ -79,7 +79,9 @@ def read_twins(path, images, data_dir):
 def _lines(path, column, suggestion, images, data_dir):
     """A row, its cell or what its suggestion says, its place in the file, the row of `other`."""
     folder = folder_of(data_dir)
-    rows = {identity(image): row for row, image in enumerate(images)}
+    rows = {}
+    for row, image in enumerate(images):
+        rows.setdefault(identity(image), []).append(row)  # several with a box each
     names, lines = read_table(path)
     wanted = "suggestion" if "suggestion" in names else column
     columns = [name for name in ("path", wanted) if name]
@@ -95,14 +97,13 @@ def _lines(path, column, suggestion, images, data_dir):
             if not text.startswith(suggestion):
                 continue
             text = text.removeprefix(suggestion)
-        row, other = (
-            rows.get(identity(folder / os.path.expanduser(line.get(name, ""))))
+        some, others = (
+            rows.get(identity(folder / os.path.expanduser(line.get(name, ""))), [])
             for name in ("path", "other")
         )
-        if row is None:
+        found += [(row, text, where, next(iter(others), None)) for row in some]
+        if not some:
             unknown.append(line["path"])
-        else:
-            found.append((row, text, where, other))
     if unknown:
         what = f"{len(unknown):,} images of {path} are not in the dataset"
         check(found, f"{what}, none is", first=Bare(unknown[0]))
