@@ -89,7 +89,7 @@ def load(
         module, options = "tfds_images", {"name": name.removeprefix(TFDS)}
     elif name.startswith(HUGGING_FACE):
         path = os.path.expanduser(name.removeprefix(HUGGING_FACE))
-        module, options = "tables", {"kind": "hf", "name": path}
+        module, options = "tables", {"kind": "parquet", "name": path}
     elif name in DATASETS:
         module, options = DATASETS[name]
         if name in BUILT_IN:

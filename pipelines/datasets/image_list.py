@@ -160,7 +160,7 @@ def parts_of(words, labels=None):
     trained = parts == "train"
     if labels is not None and (trained.all() or np.isin(labels[trained], labels[~trained]).any()):
         warn(
-            "the classes are not those of training or testing alone: the first half of them trains"
+            "no classes are of testing alone, or some of both parts: the first half of them trains"
         )
         return first_half(labels)
     return parts.astype(str)

@@ -39,7 +39,7 @@ def test_parquet_with_bytes_of_images(nested, tmp_path):
     pq.write_table(table.drop(["label"]), tmp_path / "test.parquet")
     with pytest.raises(ValueError, match=r"encoded images, and `label`.*columns=\['id', 'image'\]"):
         load("parquet", tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"must be a \.parquet file or a folder of such"):
+    with pytest.raises(FileNotFoundError, match=r"must be a file that ends in .parquet or .arrow"):
         load("parquet", tmp_path / "none")
 
 
@@ -68,25 +68,47 @@ def test_shards_of_webdataset(tmp_path):
         load("webdataset", tmp_path)
 
 
-def test_data_sets_of_hugging_face(tmp_path):
+def features(**kinds):
+    """What Hugging Face writes of the columns of a table beside its schema."""
+    return {b"huggingface": json.dumps({"info": {"features": kinds}}).encode()}
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_data_sets_of_hugging_face(suffix, tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    (tmp_path / "picture.png").write_bytes(encoded(70))
+    picture = {"bytes": None, "path": str(tmp_path / "picture.png")}
+    stated = features(picture={"_type": "Image"}, kind={"names": [*"dce"], "_type": "ClassLabel"})
+    for part, kinds in {"train": [1, 1], "test": [2, 0]}.items():
+        pictures = [{"bytes": encoded(10 * kind), "path": None} for kind in kinds[1:]]
+        columns = {"picture": [picture, *pictures, picture], "kind": [*kinds, -1]}  # no label
+        table = pa.table(columns).replace_schema_metadata(stated)
+        file = tmp_path / "stored" / part / f"data-00000-of-00001.{suffix}"
+        file.parent.mkdir(parents=True)
+        if suffix == "arrow":
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+        else:
+            pq.write_table(table, file)
+    dataset = load(f"hf:{tmp_path / 'stored'}")
+    assert (dataset.train.names, dataset.test.names) == (["c"], ["d", "e"])
+    assert (reds(dataset.train), reds(dataset.test)) == ([70, 10], [70, 0])
+
+
+def test_data_sets_that_their_library_stores(tmp_path):
     datasets = pytest.importorskip("datasets")
-    names = datasets.ClassLabel(names=["cow", "dog", "emu"])
-    features = datasets.Features({"picture": datasets.Image(), "kind": names})
+    kinds = {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=["cow", "dog", "emu"])}
     parts = {
         part: datasets.Dataset.from_dict(
-            {"picture": [{"bytes": encoded(10 * k), "path": None} for k in kinds], "kind": kinds},
-            features=features,
+            {"picture": [{"bytes": encoded(10 * k), "path": None} for k in labels], "kind": labels},
+            features=datasets.Features(kinds),
         )
-        for part, kinds in {"train": [1, 1], "test": [2, 0]}.items()
+        for part, labels in {"train": [1, 1], "test": [2, 0]}.items()
     }
     datasets.DatasetDict(parts).save_to_disk(tmp_path / "stored")
     dataset = load(f"hf:{tmp_path / 'stored'}")
     assert (dataset.train.names, dataset.test.names) == (["dog"], ["cow", "emu"])
-    assert reds(dataset.train) == [10, 10]
-    assert reds(dataset.test) == [20, 0]
-    parts["train"].remove_columns("kind").save_to_disk(tmp_path / "other")
-    with pytest.raises(ValueError, match=r"a column of images and one of class labels"):
-        load(f"hf:{tmp_path / 'other'}")
+    assert (reds(dataset.train), reds(dataset.test)) == ([10, 10], [20, 0])
 
 
 @pytest.mark.parametrize("suffix", ["tif", "avif", "heic"])
