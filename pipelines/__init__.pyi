@@ -9,6 +9,7 @@ from .datasets import entry_of as entry_of
 from .datasets import is_listed as is_listed
 from .datasets import load as load
 from .datasets import names as names
+from .duplicates import pictures_of as pictures_of
 from .loading import Reader as Reader
 from .mean_image import read_mean_image as read_mean_image
 from .pair_sampler import HardNeighbours as HardNeighbours
@@ -16,6 +17,7 @@ from .pair_sampler import Pairs as Pairs
 from .preprocessing import Augmentation as Augmentation
 from .preprocessing import Preprocessing as Preprocessing
 from .samplers import Balanced as Balanced
+from .samplers import DistinctPictures as DistinctPictures
 from .samplers import Groups as Groups
 from .samplers import Mixed as Mixed
 from .samplers import Shuffled as Shuffled

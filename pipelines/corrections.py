@@ -31,18 +31,17 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     in_files = joined.holds_paths and not joined.holds_records
     check(in_files, "corrections are for images in files", dataset=dataset.name)
     joined.check_one_label("images to correct")
-    rows = {identity(path): row for row, path in enumerate(joined.images)}
     labels, kept = joined.labels.copy(), np.ones(len(joined.labels), bool)
     if relabel:
         ids = dict(zip(joined.names, joined.classes.tolist(), strict=True))
-        for row, name, where in _lines(relabel, "label", RELABEL, rows, data_dir):
+        for row, name, where, _ in _lines(relabel, "label", RELABEL, joined.images, data_dir):
             check(name in ids, f"{where}: a new label must be a class of the dataset", label=name)
             labels[row] = ids[name]
         homes = [np.isin(labels, split.classes) for split in dataset.splits.values()]
         own = np.choose(places, homes)
         places = np.where(own, places, np.argmax(homes, axis=0))
     if exclude:
-        kept[[row for row, *_ in _lines(exclude, None, EXCLUDE, rows, data_dir)]] = False
+        kept[[row for row, *_ in _lines(exclude, None, EXCLUDE, joined.images, data_dir)]] = False
     training = labels[kept & (places == 0)]
     classes, counts = np.unique(training, return_counts=True)
     single = np.isin(labels, classes[counts == 1]) & (places == 0)
@@ -71,9 +70,18 @@ def write_corrections(path, lines):
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
 
 
-def _lines(path, column, suggestion, rows, data_dir):
-    """Triples of a row, its cell or what its suggestion says, and the place in the file."""
+def read_twins(path, images, data_dir):
+    """Pairs of the rows of images of a table to exclude, and of what they are copies of."""
+    lines = _lines(path, "other", EXCLUDE, images, data_dir)
+    return [(row, other) for row, *_, other in lines if other is not None]
+
+
+def _lines(path, column, suggestion, images, data_dir):
+    """A row, its cell or what its suggestion says, its place in the file, the row of `other`."""
     folder = folder_of(data_dir)
+    rows = {}
+    for row, image in enumerate(images):
+        rows.setdefault(identity(image), []).append(row)  # several with a box each
     names, lines = read_table(path)
     wanted = "suggestion" if "suggestion" in names else column
     columns = [name for name in ("path", wanted) if name]
@@ -89,11 +97,13 @@ def _lines(path, column, suggestion, rows, data_dir):
             if not text.startswith(suggestion):
                 continue
             text = text.removeprefix(suggestion)
-        row = rows.get(identity(folder / os.path.expanduser(line["path"])))
-        if row is None:
+        some, others = (
+            rows.get(identity(folder / os.path.expanduser(line.get(name, ""))), [])
+            for name in ("path", "other")
+        )
+        found += [(row, text, where, next(iter(others), None)) for row in some]
+        if not some:
             unknown.append(line["path"])
-        else:
-            found.append((row, text, where))
     if unknown:
         what = f"{len(unknown):,} images of {path} are not in the dataset"
         check(found, f"{what}, none is", first=Bare(unknown[0]))

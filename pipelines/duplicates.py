@@ -10,8 +10,9 @@ import numpy as np
 import scipy.fft
 from PIL import Image
 
-from pipelines.corrections import EXCLUDE, write_corrections
+from pipelines.corrections import EXCLUDE, read_twins, write_corrections
 from pipelines.records import read
+from tfdml.checks import check
 from tfdml.files import folder_of
 from tfdml.images.image_headers import open_image
 from tfdml.quiet import progress
@@ -54,6 +55,33 @@ def find_duplicates(paths):
         codes, turned = (np.array([each[row] for row in rows]) for each in (hashes, mirrored))
         found += _near(rows, codes, turned)
     return sorted(found, key=lambda each: each[0])
+
+
+def pictures_of(split, table=None, data_dir=""):
+    """(n,) integers, the same for images of one class that are one picture, for `DistinctPictures`.
+
+    Args:
+        split: `Split` of images in files.
+        table: CSV file that `python -m pipelines.check --duplicates` or `evaluate.py audit` wrote:
+            the images of the lines whose `suggestion` is `exclude`, and their `other`. If None,
+            `find_duplicates` looks at the images.
+        data_dir: Folder of the dataset, or a file in it, that paths of the table are relative to.
+
+    Raises:
+        ValueError: If the images are not in files, or the table names none of them.
+    """
+    expectation = "images that are there twice are found among files"
+    check(split.holds_paths and split.labels.ndim == 1, expectation, split=split)
+    if table is None:
+        found = find_duplicates(split.images)
+        pairs = [(row, other) for row, finding, _, other in found if finding != "odd"]
+    else:
+        pairs = read_twins(table, split.images, data_dir)
+    pictures = np.arange(len(split.labels))
+    for row, other in pairs:
+        if split.labels[row] == split.labels[other]:
+            pictures[pictures == pictures[row]] = pictures[other]
+    return pictures
 
 
 def write_duplicates(paths, data_dir, file):

@@ -16,6 +16,8 @@ from pipelines.split import check_split
 from pipelines.unreadable import unreadable
 from tfdml.checks import check, check_image_size, check_type
 from tfdml.images.decoding import decode, resize, upright
+from tfdml.images.image_files import CONVERTED
+from tfdml.images.image_headers import read_image
 
 _MACHINE_ERRORS = ("Aborted", "Cancelled", "DeadlineExceeded", "Internal", "ResourceExhausted")
 _MACHINE_ERRORS += ("Unavailable",)  # of TensorFlow, which no image causes
@@ -155,7 +157,11 @@ def rows_of(split):
     """What `read` and readers take, of all rows: {kind: array, "box": array}, or the inputs."""
     if split.inputs is not None:
         return split.inputs
-    kind = ("record" if split.holds_records else "path") if split.holds_paths else "pixels"
+    kind = "path" if split.holds_paths else "pixels"
+    if split.holds_records:
+        kind = "record"
+    elif kind == "path" and any(path.lower().endswith(CONVERTED) for path in split.images):
+        kind = "converted"
     return {kind: split.images} | ({} if split.boxes is None else {"box": split.boxes})
 
 
@@ -172,7 +178,11 @@ def read(row, channels):
     box = row.get("box")
     if "pixels" in row:
         return row["pixels"] if box is None else transforms.crop(row["pixels"], box)
-    contents = row["contents"] if "contents" in row else tf.io.read_file(row["path"])
+    if "converted" in row:
+        contents = tf.numpy_function(read_image, [row["converted"]], tf.string, stateful=False)
+        contents = tf.ensure_shape(contents, [])
+    else:
+        contents = row["contents"] if "contents" in row else tf.io.read_file(row["path"])
     if box is None:
         return decode(contents, channels)
     part = transforms.crop(decode(contents, channels, as_stored=True), box)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +11,7 @@ from tfdml.checks import check, check_bool, check_integer
 from tfdml.quiet import warn
 
 _PURPOSES = ("classes", "images", "augmentation", "shares", "colour", "super_classes", "pairs")
-_PURPOSES += ("symmetry",)
+_PURPOSES += ("symmetry", "duplicates")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,6 +276,47 @@ class Shuffled:
         expectation = "`batch_size` must not exceed the number of images"
         check(size <= images, expectation, batch_size=size, images=images)
         return in_turn(images, size, seed, step, "images")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DistinctPictures:
+    """Rows that another sampler draws, but two images of one picture never in one batch.
+
+    The sampler draws pictures, of each of which a random image at that step stands for it. Classes
+    of fewer pictures than the sampler wants of a class repeat a picture by the same image.
+
+    Args:
+        sampler: Of the pictures: a split with an image of each.
+        pictures: (n,) integers, the same for images of one class that are one picture, such as
+            `pipelines.pictures_of` finds.
+    """
+
+    sampler: Any
+    pictures: Any
+
+    @property
+    def batch_size(self):
+        return self.sampler.batch_size
+
+    @property
+    def refresh_every(self):
+        return getattr(self.sampler, "refresh_every", None)
+
+    def indices(self, split, seed, step):
+        rows = self.sampler.indices(first_of_each(self.pictures, split), seed, step)
+        by_picture, first, counts = map(constant, ordered_by_class(self.pictures))
+        draws = tf.random.stateless_uniform(counts.shape, step_seed(seed, "duplicates", step))
+        turn = tf.cast(draws * tf.cast(counts, tf.float32), tf.int32)  # the same where a row is
+        return tf.gather(by_picture, tf.gather(first + tf.minimum(turn, counts - 1), rows))
+
+
+def first_of_each(pictures, split):
+    """The split of the first image of each picture, of which `DistinctPictures` draws."""
+    expectation = "`pictures` must have one number per image"
+    shape = np.shape(pictures)
+    check(shape == split.labels.shape[:1], expectation, images=len(split.labels), shape=shape)
+    by_picture, first, _ = ordered_by_class(pictures)
+    return split.subset(by_picture[first])
 
 
 def constant(array, dtype=None):

@@ -3,14 +3,14 @@
 import contextlib
 import io
 import os
-import pathlib
 import re
 import sqlite3
 
 from PIL import UnidentifiedImageError
 
 from pipelines.records import is_record, read
-from tfdml.images.image_headers import KINDS, excess_pixels, open_image
+from tfdml.files import cache_folder
+from tfdml.images.image_headers import KINDS, excess_pixels, open_image, read_image
 from tfdml.quiet import import_tensorflow, progress
 from tfdml.threads import in_order
 
@@ -49,7 +49,7 @@ def _problem(path):
     from tfdml.images.decoding import decode
 
     try:
-        contents = read(path)
+        contents = read(path) if is_record(path) else read_image(path)
     except FileNotFoundError:
         return "missing"
     except OSError as error:
@@ -80,9 +80,7 @@ def _stamp(path):
 
 def _memory():
     """Opens the database of readable files; its writes are atomic."""
-    root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    (root / "tfdml").mkdir(parents=True, exist_ok=True)
-    memory = sqlite3.connect(root / "tfdml" / "images.sqlite")
+    memory = sqlite3.connect(cache_folder() / "images.sqlite")
     memory.execute("create table if not exists within_limit (path primary key, size, modified)")
     return contextlib.closing(memory)
 

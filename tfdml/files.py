@@ -8,7 +8,10 @@ import hashlib
 import os
 import pathlib
 import re
+import tarfile
+import tempfile
 import uuid
+import zipfile
 
 import yaml
 
@@ -21,6 +24,7 @@ LOCK = ".lock"  # name of a file, written when its folder is locked
 LONGEST = 255  # bytes of the name of a file or folder, on usual file systems
 _LOCAL = re.compile("(?:(?:simple|file|block)cache::)*(?:file|local)://")  # as fsspec spells it
 _BEGINNING = 4096  # bytes that images of one size hardly share
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
@@ -109,16 +113,68 @@ def write_text(path, text):
 
 
 def folder_of(path):
-    """The folder of images by the path of it, or of a file in it such as a CSV file; with `~`."""
-    path = pathlib.Path(path).expanduser()
+    """The folder of images by the path of it, or of a file in it such as a CSV file; with `~`.
+
+    Of an archive, that which it is `unpacked` to.
+    """
+    path = unpacked(pathlib.Path(path).expanduser())
     return path.parent if path.is_file() else path
+
+
+def cache_folder():
+    """The folder `tfdml` of `$XDG_CACHE_HOME` or of `~/.cache`, which it makes."""
+    root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    (root / "tfdml").mkdir(parents=True, exist_ok=True)
+    return root / "tfdml"
+
+
+def kept(name, sources, write):
+    """A folder in `cache_folder` that `write(folder)` fills once, until the sources change."""
+    stamps = [os.path.realpath(path) for path in sources]
+    stamps = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in stamps]
+    digest = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+    folder = cache_folder() / shortened(as_file_name(name), f"_{digest}")
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            made = pathlib.Path(unfinished, "made")
+            made.mkdir()
+            write(made)
+            try:
+                os.replace(made, folder)
+            except OSError:  # another process may have made it meanwhile
+                if not folder.exists():
+                    raise
+    return folder
+
+
+def unpacked(path):
+    """The folder of what a zip or tar file holds, unpacked once; another path as it is."""
+    if not (path.name.lower().endswith(_ARCHIVES) and path.is_file()):
+        return path
+
+    def unpack(folder):
+        try:
+            if zipfile.is_zipfile(path):
+                zipfile.ZipFile(path).extractall(folder)
+            else:
+                with tarfile.open(path) as file:
+                    file.extractall(folder, filter="data")
+        except Exception as error:  # damaged archives raise many types
+            raise ValueError(f"{path} cannot be unpacked ({error})") from error
+
+    folder = kept(path.name, [path], unpack)
+    inner = [each for each in folder.iterdir() if not each.name.startswith((".", "__MACOSX"))]
+    return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
 
 
 def read_table(path):
     """The names of the columns of a CSV file, and pairs of its place and the cells of each line."""
     with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:  # as of spreadsheets
-        lines, rows = csv.reader(file, strict=True), []
         try:
+            first = file.readline()
+            separator = max(",;\t|", key=first.count)
+            file.seek(0)
+            lines, rows = csv.reader(file, delimiter=separator, strict=True), []
             for cells in lines:
                 if cells:
                     place = f"{path}, line {lines.line_num}"

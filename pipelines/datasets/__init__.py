@@ -5,6 +5,7 @@ import os
 import pathlib
 
 from tfdml.checks import check, unknown_name
+from tfdml.files import unpacked
 
 # Names for `--dataset` and `load`: name -> (module of this package with `load(data_dir, ...)`,
 # options of that `load`).
@@ -20,13 +21,16 @@ DATASETS = {
     "imagenet2010": ("imagenet", {"name": "imagenet2010"}),
     "in_shop": ("in_shop", {}),
     "omniglot": ("omniglot", {}),
+    "parquet": ("tables", {"kind": "parquet"}),
     "stanford_online_products": ("stanford_online_products", {}),
     "vehicle_id": ("vehicle_id", {"size": 800}),
     "vehicle_id_1600": ("vehicle_id", {"size": 1600}),
     "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
     "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
+    "webdataset": ("tables", {"kind": "webdataset"}),
 }
 TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
+HUGGING_FACE = "hf:"  # of those of Hugging Face, a name or a folder
 READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
 BUILT_IN = ("digits", "glyphs")
 IN_MEMORY = (*READ, *BUILT_IN)  # whose images are not in separate files
@@ -35,12 +39,14 @@ WITH_BOXES = ("cars196", "csv", "cub200", "in_shop")  # whose `load` takes `boxe
 
 
 def names():
-    """Names of the datasets; `tfds:NAME` is any image set of TensorFlow Datasets."""
-    return [*sorted(DATASETS), f"{TFDS}NAME"]
+    """Names; `tfds:NAME` is any image set of TensorFlow Datasets, `hf:PATH` of Hugging Face."""
+    return [*sorted(DATASETS), f"{TFDS}NAME", f"{HUGGING_FACE}PATH"]
 
 
 def entry_of(name):
     """The entry of `names()` for a name, such as `tfds:NAME` for `tfds:mnist`."""
+    if name.startswith(HUGGING_FACE):
+        return f"{HUGGING_FACE}PATH"
     return f"{TFDS}NAME" if name.startswith(TFDS) else name
 
 
@@ -81,6 +87,9 @@ def load(
     """
     if name.startswith(TFDS):
         module, options = "tfds_images", {"name": name.removeprefix(TFDS)}
+    elif name.startswith(HUGGING_FACE):
+        path = os.path.expanduser(name.removeprefix(HUGGING_FACE))
+        module, options = "tables", {"kind": "parquet", "name": path}
     elif name in DATASETS:
         module, options = DATASETS[name]
         if name in BUILT_IN:
@@ -122,7 +131,7 @@ def place_of(name, data_dir):
 
     That of `data_dir` where `load` reads it itself, or would find nothing.
     """
-    path, inner = pathlib.Path(os.path.expanduser(data_dir)), []
+    path, inner = unpacked(pathlib.Path(os.path.expanduser(data_dir))), []
     if name == "csv" and path.is_dir():
         inner = _module("csv_file").tables_in(path)
     elif name in DATASETS and hasattr(module := _module(DATASETS[name][0]), "ARCHIVE"):
@@ -133,4 +142,4 @@ def place_of(name, data_dir):
 def given_path(name, data_dir, what):
     """The path of a user's images; raises a ValueError that says what they are if it is None."""
     check(data_dir is not None, f"dataset {name!r} needs `data_dir`, {what}", data_dir=data_dir)
-    return pathlib.Path(os.path.expanduser(data_dir))
+    return unpacked(pathlib.Path(os.path.expanduser(data_dir)))

@@ -4,16 +4,24 @@ import numpy as np
 
 from pipelines.boxes import EDGES, box_of
 from pipelines.datasets import given_path
-from pipelines.datasets.image_list import ImageList, checked_dataset, first_half, numbered
+from pipelines.datasets.image_list import (
+    WORDS,
+    ImageList,
+    checked_dataset,
+    first_half,
+    numbered,
+    parts_of,
+)
 from tfdml.checks import check
 from tfdml.files import read_table
 from tfdml.images.image_files import shown
+from tfdml.quiet import warn
 
 COLUMNS = {"path", "label", "split", "super_label", *EDGES}
 OF_SEVERAL = {"path", "labels", "split"}  # where images may have several labels
 SEPARATOR = ";"
 CLASSES = ("label", "labels", "super_label")
-PARTS = {"train": "train", "test": "test", "query": "test", "gallery": "gallery"}
+FLAGS = ("is_query", "is_gallery")
 
 
 def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
@@ -33,7 +41,9 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     super_labels = numbered(table["super_label"])[0] if "super_label" in table else None
     paths = [str(path.parent / os.path.expanduser(image)) for image in table["path"]]
     edges = table["box"] if boxes else None
-    parts = [PARTS[part] for part in table["split"]] if "split" in table else first_half(labels)
+    parts = parts_of(table["split"]) if "split" in table else first_half(labels)
+    mixed = set(FLAGS) <= table.keys() and {"test", "gallery"} <= set(table["split"])
+    check(not mixed, f"{path}: images that are query and gallery must be all that are tested")
     images = ImageList(paths, labels, class_names, super_labels, edges, parts=parts)
     where = f". Paths are relative to {path.parent}, the folder of {path.name}"
     return checked_dataset("csv", images, skip_invalid, training, where=where, exact_boxes=True)
@@ -87,7 +97,8 @@ def _words(cell):
 
 def _check_names(path, names):
     given = set(names)
-    known = {"path", "label"} <= given <= COLUMNS or OF_SEVERAL <= given <= OF_SEVERAL.union(EDGES)
+    known = {"path", "label"} <= given and "labels" not in given
+    known |= given >= OF_SEVERAL and not given & {"label", "super_label"}
     if not known or len(given) != len(names) or len(given.intersection(EDGES)) not in (0, 4):
         expected = (
             f"{path} must begin with a line that names its columns: path,label and, if wanted, "
@@ -95,17 +106,23 @@ def _check_names(path, names):
             f"labels separated by {SEPARATOR!r}"
         )
         raise ValueError(f"{expected}. Received: {','.join(names)!r}")
+    if others := sorted(given.difference(COLUMNS, OF_SEVERAL, FLAGS)):
+        warn(f"ignored the columns {', '.join(map(repr, others))} of {path}")
 
 
 def _row(where, names, cells):
     """{column: cell} of a line."""
     row = dict(zip(names, cells, strict=False))
-    if len(cells) != len(names) or not all(row[name] for name in names if name != "labels"):
+    if len(cells) != len(names) or not all(row[name] for name in COLUMNS.intersection(names)):
         raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
     words = [word.lower() for name in CLASSES for word in _words(row.get(name, ""))]
     check("nan" not in words, f"{where} must have a label", line=",".join(cells))
     part = row.get("split", "train")
-    check(part in PARTS, f"{where}: `split` must be one of {', '.join(PARTS)}", split=part)
+    check(part in WORDS, f"{where}: `split` must be one of {', '.join(WORDS)}", split=part)
+    if row.keys() >= set(FLAGS) and part != "train":
+        query, gallery = (row[flag].lower() in ("1", "true") for flag in FLAGS)
+        check(query or gallery, f"{where} must be a query or in the gallery", line=",".join(cells))
+        row["split"] = "test" if query and gallery else "query" if query else "gallery"
     if "x1" in row:
         row["box"] = box_of([row[edge] for edge in EDGES], where)
     return row

@@ -1,7 +1,7 @@
 import numpy as np
 
 from pipelines.datasets import given_path
-from pipelines.datasets.image_list import ImageList, checked_dataset, first_half
+from pipelines.datasets.image_list import WORDS, ImageList, checked_dataset, first_half, parts_of
 from pipelines.invalid import first_five, leave_out
 from pipelines.preprocessing import Augmentation
 from tfdml.images.image_files import SUFFIXES, class_folders, is_image
@@ -12,16 +12,25 @@ def load(data_dir=None, skip_invalid=False, training=True):
     """A folder of images with one sub-folder per class.
 
     The first half of the classes in sorted order (rounded down) is for training, the rest for
-    testing. Hidden files are ignored; files without a suffix of `SUFFIXES` and folders inside a
+    testing; below folders named by `WORDS`, such as train and test, these parts if their classes
+    differ. A sub-folder without images of its own has classes in it, named by both, and is their
+    super-class. Hidden files are ignored; files without a suffix of `SUFFIXES` and folders inside a
     class folder are ignored with a warning. Images are only read with `skip_invalid`.
     """
     classes = _find_classes(data_dir)
     empty = [name for name, paths in classes.items() if not paths]
     leave_out("sub-folders without images", empty, skip_invalid)
-    names = sorted(set(classes).difference(empty))
-    paths = [str(path) for name in names for path in classes[name]]
-    labels = np.repeat(np.arange(len(names)), [len(classes[name]) for name in names])
-    images = ImageList(paths, labels, dict(enumerate(names)), parts=first_half(labels))
+    found = [(name.split("/"), path) for name, paths in classes.items() for path in paths]
+    words = [first for (first, *inner), _ in found if first in WORDS and inner]
+    if len(words) == len(found):
+        found = [(inner, path) for (_, *inner), path in found]
+    above, names = (["/".join(name[:end]) for name, _ in found] for end in (-1, None))
+    names, labels = np.unique(names, return_inverse=True)
+    supers = np.unique(above, return_inverse=True)[1] if any(above) else None
+    parts = parts_of(words, labels) if len(words) == len(found) else first_half(labels)
+    paths = [str(path) for _, path in found]
+    images = ImageList(paths, labels, dict(enumerate(names.tolist())), supers, parts=parts)
+    images = images.subset(np.argsort(labels, kind="stable"))
     augmentation = Augmentation(crop=0.5, aspect=4 / 3, flip=True)
     defaults = {"image_size": (112, 112, 3), "augmentation": augmentation}
     return checked_dataset("folder", images, skip_invalid, training, **defaults)
@@ -36,7 +45,7 @@ def _find_classes(data_dir):
     if not folder.is_dir():
         raise ValueError(f"{needed}; {folder} is a file")
     classes, ignored = {}, []
-    for name, paths in class_folders(folder).items():
+    for name, paths in _classes_below(folder).items():
         classes[name] = list(filter(is_image, paths))
         ignored += [f"{name}/{path.name}" for path in paths if not is_image(path)]
     if ignored:
@@ -49,3 +58,14 @@ def _find_classes(data_dir):
         parts = "4 or more to train: the first half is trained on, the others are scored"
         raise ValueError(f"{needed}, one per class, and {parts}. {found}")
     return classes
+
+
+def _classes_below(folder, before=""):
+    """{path of a class below a folder: paths in it}, also of folders of such folders alone."""
+    found = {}
+    for name, paths in class_folders(folder).items():
+        if any(map(is_image, paths)) or not any(path.is_dir() for path in paths):
+            found[before + name] = paths
+        else:
+            found |= _classes_below(folder / name, f"{before}{name}/")
+    return found

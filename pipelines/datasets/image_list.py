@@ -17,6 +17,9 @@ from tfdml.images.image_files import is_utf8
 from tfdml.quiet import warn
 
 PARTS = ("train", "test", "gallery")  # caches number them in this order
+# Words of a folder, a file or a column -> part, validation images to be tested on or trained on.
+WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val"}
+WORDS |= {"test": "test", "query": "test", "gallery": "gallery"}
 IMAGE_SIZE = (224, 224, 3)
 # A crop of 224 of 256 pixels, as in the papers, is this share of the area.
 AUGMENTATION = Augmentation(crop=(224 / 256) ** 2, flip=True)
@@ -49,7 +52,9 @@ class ImageList(Split):
     def without_repeated(self, skip_invalid):
         """The list without the images whose file it has before, by that path or another."""
         first, paths = {}, self.images.tolist()
-        rows = [first.setdefault(identity(path), row) for row, path in enumerate(paths)]
+        boxes = [None] * len(paths) if self.boxes is None else map(tuple, self.boxes.tolist())
+        keys = enumerate(zip(map(identity, paths), boxes, strict=True))
+        rows = [first.setdefault(key, row) for row, key in keys]
         repeated = {row: paths[other] for row, other in enumerate(rows) if other < row}
         found = [f"{paths[row]} (as {other})" for row, other in repeated.items()]
         leave_out("images that are files listed before", found, skip_invalid)
@@ -143,6 +148,22 @@ def numbered(words):
 def _is_id(word):
     digits = word.removeprefix("-")
     return digits.isdecimal() and str(int(word)) == word and abs(int(word)) < 2**63
+
+
+def parts_of(words, labels=None):
+    """(n,) parts by `WORDS`; given labels, and where classes to train on are tested too, halves.
+
+    Validation images are tested on if there are no others for it, else trained on.
+    """
+    parts = np.array([WORDS[word] for word in words], object)
+    parts[parts == "val"] = "train" if "test" in parts else "test"
+    trained = parts == "train"
+    if labels is not None and (trained.all() or np.isin(labels[trained], labels[~trained]).any()):
+        warn(
+            "no classes are of testing alone, or some of both parts: the first half of them trains"
+        )
+        return first_half(labels)
+    return parts.astype(str)
 
 
 def first_half(labels):

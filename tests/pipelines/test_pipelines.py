@@ -16,8 +16,9 @@ def test_an_unknown_dataset_names_the_nearest_and_all():
         pipelines.load("glyps")
 
 
-def test_names_are_sorted_and_end_with_those_of_tfds():
-    assert pipelines.names() == [*sorted(DATASETS), "tfds:NAME"]
+def test_names_are_sorted_and_end_with_those_of_others():
+    assert pipelines.names() == [*sorted(DATASETS), "tfds:NAME", "hf:PATH"]
+    assert pipelines.entry_of("hf:user/birds") == "hf:PATH"
     assert pipelines.entry_of("tfds:mnist") == "tfds:NAME"
     assert pipelines.entry_of("digits") == "digits"
     assert pipelines.entry_of("digit") not in pipelines.names()

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from sampled_rows import nested, rows_of, split_of
 
-from pipelines import Balanced, Groups, Mixed, Pairs, Shuffled, Split, WholeClasses
+from pipelines import (
+    Balanced,
+    DistinctPictures,
+    Groups,
+    Mixed,
+    Pairs,
+    Shuffled,
+    Split,
+    WholeClasses,
+)
 
 NESTED = nested([[9] * 8, [2, 3, 4, 5] * 6, [4] * 5, [7, 1, 6]])
 SAMPLERS = {  # with the rows of a batch, None where they vary
@@ -71,6 +80,32 @@ def test_batches_of_a_seed_and_step_stay_what_they_were():
     for sampler, expected in drawn.items():
         rows = rows_of(2, sampler, split_of(labels, labels // 2), seed=1, start=9)
         assert [each.tolist() for each in rows] == expected
+
+
+@every_sampler
+def test_two_images_of_one_picture_are_never_in_one_batch(name):
+    split, (sampler, size) = split_of(*NESTED), SAMPLERS[name]
+    pictures, first, second = np.arange(len(split.labels)), set(), set()
+    for label in split.classes:
+        rows = np.flatnonzero(split.labels == label)
+        if len(rows) > 3:
+            pictures[rows[1]] = rows[0]
+            first.add(int(rows[0]))
+            second.add(int(rows[1]))
+    distinct = DistinctPictures(sampler, pictures)
+    assert distinct.batch_size == sampler.batch_size
+    batches = rows_of(100, distinct, split)
+    for rows in batches:
+        assert len(set(rows)) == len(set(pictures[rows]))
+        assert size in (None, len(rows))
+    drawn = set(np.concatenate(batches).tolist())
+    assert drawn & first
+    assert drawn & second
+    same = DistinctPictures(sampler, np.arange(len(pictures)))
+    expected = rows_of(3, sampler, split)
+    assert [*map(list, rows_of(3, same, split))] == [*map(list, expected)]
+    with pytest.raises(ValueError, match=r"`pictures` must have one number per image"):
+        DistinctPictures(sampler, pictures[1:]).indices(split, 0, 0)
 
 
 @pytest.mark.parametrize(

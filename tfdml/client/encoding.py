@@ -3,7 +3,6 @@
 import io
 import itertools
 import os
-import pathlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 import PIL.Image
 
 from tfdml.checks import check, check_type
+from tfdml.images.image_headers import read_image
 from tfdml.serving.bad_images import reasons
 
 _KINDS = "paths, bytes of encoded images, or arrays of uint8"
@@ -71,7 +71,7 @@ def read(given, name):
     """The name and the bytes of one image: a path, the bytes of a file, or an array, as PNG."""
     if isinstance(given, (str, os.PathLike)):
         try:
-            return os.fspath(given), pathlib.Path(given).read_bytes()
+            return os.fspath(given), read_image(given)
         except OSError as error:
             raise ImageError(os.fspath(given), error.strerror or str(error)) from error
     if isinstance(given, bytes):

@@ -1,6 +1,8 @@
 """Image files of a folder, listed alike for training, exports, the client and the search."""
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+# Of what TensorFlow does not decode, but Pillow, for HEIC with pillow-heif.
+CONVERTED = (".avif", ".heic", ".heif", ".tif", ".tiff")
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp", *CONVERTED)
 # Of an image that is read: those of a JPEG that TensorFlow decodes, below 2**29 bytes; 0.5 GB.
 MAX_PIXELS = 2**29 // 3
 

@@ -17,6 +17,7 @@ from .density import DensityRegularizer as DensityRegularizer
 from .double_header import DoubleHeaderHingeLoss as DoubleHeaderHingeLoss
 from .entropy import EntropyRegularizer as EntropyRegularizer
 from .global_orthogonal import GlobalOrthogonalRegularizer as GlobalOrthogonalRegularizer
+from .guarded import GuardedLoss as GuardedLoss
 from .hard_aware_cascade import HardAwareCascadeLoss as HardAwareCascadeLoss
 from .histogram import HistogramLoss as HistogramLoss
 from .index import LOSSES as LOSSES

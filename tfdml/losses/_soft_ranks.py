@@ -80,4 +80,4 @@ def ranked_masks(batch, rank_self):
         return batch.positives, batch.negatives
     labels = batch.references.labels
     nowhere = ops.full_like(batch.references.self_positions, -1)
-    return pairwise.masks_against(batch.labels, labels, nowhere)
+    return pairwise.masks_against(batch.labels, labels, nowhere)[0], batch.negatives

@@ -50,6 +50,8 @@ class Batch:
         training: Whether it is a training step.
         sample_weight: (n,) floats, the factor of each row; None for ones.
         others: `References` in place of the batch itself; None for the batch.
+        is_negative: Function of the batch, which of the pairs of different classes count, (n, m)
+            booleans; None for all.
 
     Attributes:
         references: `References`: the others, or the rows of the batch.
@@ -57,7 +59,7 @@ class Batch:
         squared_distances: (n, m) squared Euclidean distances.
         distances: (n, m) Euclidean distances, with zero gradient where they are 0.
         positives: (n, m) booleans: of the same class, and not the row itself.
-        negatives: (n, m) booleans: of different classes.
+        negatives: (n, m) booleans: of different classes, and kept by `is_negative`.
     """
 
     labels: Any
@@ -65,6 +67,7 @@ class Batch:
     training: bool = False
     sample_weight: Any = None
     others: References | None = None
+    is_negative: Any = None
 
     @functools.cached_property
     def references(self) -> References:
@@ -93,6 +96,7 @@ class Batch:
     def positives(self):
         return self._masks[0]
 
-    @property
+    @functools.cached_property
     def negatives(self):
-        return self._masks[1]
+        negatives = self._masks[1]
+        return negatives if self.is_negative is None else negatives & self.is_negative(self)

@@ -28,6 +28,7 @@ from .prepared import prepare as prepare
 from .printed import results_text as results_text
 from .printed import scores_table as scores_table
 from .printed import summary as summary
+from .run_batches import distinct_pictures as distinct_pictures
 from .run_batches import images_to_score as images_to_score
 from .run_batches import training_batches as training_batches
 from .score_files import compare as compare

@@ -47,15 +47,19 @@ def check_files(recipe, starts=True):
             _check_weights(recipe)
         preprocessing_of(vars(recipe), recipe.mean_image)
     pipelines.Augmentation().changed(**recipe.augmentation)
-    available = set()
+    available = {"skip_duplicates"}
     if recipe.sampler in ("groups", "pairs"):
         import_tensorflow()  # of which samplers are made
         kind = pipelines.Groups if recipe.sampler == "groups" else pipelines.Pairs
         fields = {field.name for field in dataclasses.fields(kind)}
-        available = fields - {"classes_per_batch", "batch_size"}
+        available |= fields - {"classes_per_batch", "batch_size"}
     check_options(f"sampler {recipe.sampler!r}", recipe.sampler_options, available)
     check_integer(1, super_classes=recipe.super_classes)
     check_bool(hard_neighbours=recipe.sampler_options.get("hard_neighbours", False))
+    twins = recipe.sampler_options.get("skip_duplicates", False)
+    known = isinstance(twins, bool) or os.path.isfile(os.path.expanduser(str(twins)))
+    expectation = "`skip_duplicates` must be true, false or an existing CSV file"
+    check(known, expectation, skip_duplicates=twins)
     precision = export_options(recipe.export_options).precision
     expectation = (
         "a run is exported as float32; `evaluate.py --export` rounds it and measures the loss"
@@ -201,16 +205,18 @@ def _built(recipe, devices, images, before, folder):
     model = folder and runs.load_checkpoint(recipe, folder)
     step = 0 if model is None else int(model.optimizer.iterations)
     # Before the model: a sampler may reject the images, and some losses embed all of them.
-    data, batches, callbacks = (images.train, images.dataset), None, []
+    data, batches, callbacks, pictures = (images.train, images.dataset), None, [], None
     if recipe.tune != "frozen":
-        batches, callbacks = runs.training_batches(recipe, step, *data, devices.part)
+        pictures = runs.distinct_pictures(recipe, images.train)
+        batches, callbacks = runs.training_batches(recipe, step, *data, devices.part, pictures)
     if model is None:
         model = runs.build_model(recipe, *data)
         if recipe.tune != "frozen":
             recipe = runs.with_loss_options(recipe)
     trained, seen = runs.trained_part(recipe, model, images)
     if seen.train is not images.train:
-        batches, callbacks = runs.training_batches(recipe, step, seen.train, images.dataset)
+        data = seen.train, images.dataset
+        batches, callbacks = runs.training_batches(recipe, step, *data, pictures=pictures)
     return Run(recipe, devices, images, model, trained, seen, batches, callbacks, before)
 
 

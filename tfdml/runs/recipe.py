@@ -119,7 +119,9 @@ class Recipe(Settings):
             must exceed the largest class by 2 or more; `pairs`: P × K / 2 pairs, about half of one
             class; `shuffled`: P × K images in a random order, whatever their classes, for losses
             over proxies.
-        sampler_options: Options of the samplers `groups` and `pairs`, such as
+        sampler_options: Of all samplers `--sampler_options.skip_duplicates true`: two images of a
+            class that are the same picture, by its pixels, or by a CSV file in place of `true` as
+            of `exclude`, are never in one batch. Options of `groups` and `pairs`, such as
             `--sampler_options.hard_neighbours true`; the docstrings of `pipelines.group_batches`
             and `pipelines.pair_batches` list them. Hard neighbours are refreshed every
             `checkpoint_every` steps.

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdml.checks import check
+from tfdml.images.image_headers import readable
 from tfdml.serving.bad_images import UNKNOWN, reasons
 from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 from tfdml.serving.exported import fingerprint, load_signatures
@@ -56,4 +57,4 @@ class ImageModel:
         return rows, [each or (None if valid else _NOT_FINITE) for each, valid in pairs]
 
     def _read(self, contents):
-        return self._signatures["read_images"](image_bytes=tf.constant(contents))
+        return self._signatures["read_images"](image_bytes=tf.constant([*map(readable, contents)]))

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import flask
 from werkzeug.exceptions import HTTPException
 
+from tfdml.images.image_headers import readable
 from tfdml.search import MOST_NEIGHBOURS
 from tfdml.search.picture_files import MIME_TYPES, RejectedError, read_header, thumbnail
 from tfdml.serving.versions import name_of
@@ -101,7 +102,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.get("/api/images/<int:key>")
     def picture(key):
-        content = search.content(key)
+        content = readable(search.content(key))
         return _file(content, MIME_TYPES[read_header(content)[0]])
 
     @app.get("/api/images/<int:key>/thumbnail")

@@ -6,11 +6,10 @@ import pathlib
 import warnings
 from typing import NamedTuple
 
-import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfdml.images.image_files import is_image
-from tfdml.images.image_headers import excess_pixels, open_image
+from tfdml.images.image_headers import excess_pixels, in_eight_bits, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
 
@@ -98,8 +97,7 @@ def thumbnail(content, side=320):
         picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed
         if picture.format == "JPEG":
             picture = ImageOps.exif_transpose(picture)
-        if picture.mode.startswith("I;16"):  # `convert` would clip it at 255
-            picture = Image.fromarray((np.asarray(picture) // 256).astype(np.uint8))
+        picture = in_eight_bits(picture)
         picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
         picture.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2)
         file = io.BytesIO()

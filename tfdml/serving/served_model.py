@@ -13,6 +13,7 @@ import tfdml
 from tfdml import pairwise
 from tfdml.checks import check, check_integer, check_keras, check_options, check_type
 from tfdml.images.decoding import decode, resize
+from tfdml.images.image_headers import read_image as read_file
 from tfdml.models import EmbeddingModel, number_of_levels
 from tfdml.quiet import progress
 from tfdml.serving import runtimes
@@ -213,7 +214,7 @@ class ServedModel:
         rows = []
         for first in progress("Embedding", range(0, len(paths), _BATCH), unit="batch"):
             batch = paths[first : first + _BATCH]
-            images, problems = self._read(tf.constant([path.read_bytes() for path in batch]))
+            images, problems = self._read(tf.constant([*map(read_file, batch)]))
             for path, problem in zip(batch, problems.numpy(), strict=True):
                 if problem:
                     raise ValueError(f"{path} {problem.decode()}")

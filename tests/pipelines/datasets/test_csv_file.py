@@ -117,7 +117,7 @@ def test_boxes_are_taken_when_asked_for(table):
         ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: 'b\.png'"),
         ("path,label\na.png,1\nb.png,NaN\n", r"line 3 must have a label\. .*'b\.png,NaN'"),
         ("path,labels,split\na.png,1; nan,test\n", r"line 2 must have a label"),
-        ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, test, query"),
+        ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, val, "),
         ("path,label,x1,y1,x2,y2\na.png,1,0,0,0,1\n", r"line 2: a box must .*'0,0,0,1'"),
         ('path,label\n"a.png,1\n', r"must be a CSV file in UTF-8"),
         (
@@ -192,3 +192,44 @@ def test_train_py_rejects_several_labels_before_training(table):
     path = table("path,labels,split", *SEVERAL)
     with pytest.raises(ValueError, match=r"tfdml-train must have one class id.*EmbeddingModel.fit"):
         load_images(Recipe(dataset="csv", data_dir=str(path), loss="supcon"))
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_other_separators_and_further_columns(separator, table):
+    path = table("path,label,camera", *(f"{row},{i % 2 or ''}" for i, row in enumerate(NINE)))
+    path.write_text(path.read_text().replace(",", separator))
+    with pytest.warns(UserWarning, match=r"ignored the columns 'camera' of .*images\.csv"):
+        assert load("csv", path).train.names == ["a"]
+
+
+def test_an_image_may_have_several_boxes(table):
+    rows = [*BOXED, "a.png,x,4,4,9,9", "c.png,z,1,1,2,2"]
+    path = table("path,label,x1,y1,x2,y2", *rows)
+    dataset = load("csv", path, boxes="annotated")
+    assert dataset.train.boxes.tolist() == [[0, 0, 20, 16], [1, 2, 3, 4], [4, 4, 9, 9]]
+    assert dataset.test.names == ["y", "z"]
+    exclude = path.parent / "exclude.csv"
+    exclude.write_text("path\nc.png\n")
+    with pytest.warns(UserWarning, match="1 classes of test"):
+        left = load("csv", path, boxes="annotated", exclude=exclude)
+    assert left.test.boxes.tolist() == [[5, 6, 20, 8]]
+    path.write_text(path.read_text() + "a.png,x,4,4,9,9\n")
+    with pytest.raises(ValueError, match="1 images that are files listed before"):
+        load("csv", path, boxes="annotated")
+
+
+FLAGGED = ["a.png,x,train,,", "b.png,x,train,,", "c.png,y,validation,True,False"]
+
+
+def test_queries_and_gallery_may_be_flagged(table):
+    columns = "path,label,split,is_query,is_gallery"
+    dataset = load("csv", table(columns, *FLAGGED, "d.png,y,validation,0,1"))
+    assert [pathlib.Path(i).name for i in dataset.test.images] == ["c.png"]
+    assert [pathlib.Path(i).name for i in dataset.gallery.images] == ["d.png"]
+    both = ["c.png,y,validation,1,1", "d.png,y,validation,1,1"]
+    dataset = load("csv", table(columns, *FLAGGED[:2], *both))
+    assert (len(dataset.test.labels), dataset.gallery) == (2, None)
+    with pytest.raises(ValueError, match="must be all that are tested"):
+        load("csv", table(columns, *FLAGGED[:2], both[0], "d.png,y,validation,0,1"))
+    with pytest.raises(ValueError, match="line 5 must be a query or in the gallery"):
+        load("csv", table(columns, *FLAGGED, "d.png,y,validation,0,0"))

@@ -1,4 +1,5 @@
 import pathlib
+import shutil
 import warnings
 
 import pytest
@@ -41,21 +42,22 @@ def test_the_first_half_of_the_sorted_classes_trains(folder):
 
 def test_warns_of_other_files_and_of_folders_but_not_of_hidden_ones(folder, recwarn):
     for name in (
-        "cat/4.tif",
-        "emu/4.TIF",
-        "fox/4.heic",
+        "cat/4.psd",
+        "emu/4.PSD",
+        "fox/4.mp4",
         "fox/5",
-        "fox/.6.tif",
+        "fox/.6.psd",
         "cat/.4.jpg",
         "x.txt",
     ):
         (folder / name).write_bytes(b"")
-    for name in ("cat/more.tif", ".cache", "gnu/more"):
+    for name in ("cat/more.psd", ".cache", "gnu/more"):
         (folder / name).mkdir()
     assert len(load("folder", folder).train.labels) == 6
     assert [str(warning.message) for warning in recwarn] == [
-        "ignored 6 files and folders that do not end in .bmp, .gif, .jpeg, .jpg, .png, .webp: "
-        "cat/4.tif, cat/more.tif, emu/4.TIF, fox/4.heic, fox/5, ..."
+        "ignored 6 files and folders that do not end in .bmp, .gif, .jpeg, .jpg, .png, .webp, "
+        ".avif, .heic, .heif, .tif, .tiff: "
+        "cat/4.psd, cat/more.psd, emu/4.PSD, fox/4.mp4, fox/5, ..."
     ]
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
 
@@ -107,3 +109,37 @@ def test_rejects_fewer_than_two_classes(tmp_path):
     write(tmp_path / "cat" / "1.jpg")
     with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=2, with images=1"):
         load("folder", tmp_path)
+
+
+def test_folders_may_be_parts_and_classes_may_lie_in_super_classes(tmp_path):
+    for name in ("train/cat/tabby", "train/cat/tom", "val/dog/pug", "test/dog/lab"):
+        for image in "12":
+            write(tmp_path / name / f"{image}.png")
+    dataset = load("folder", tmp_path)
+    assert dataset.train.names == ["cat/tabby", "cat/tom", "dog/pug"]
+    assert dataset.test.names == ["dog/lab"]
+    assert dataset.train.super_labels.tolist() == [0, 0, 0, 0, 1, 1]
+    for image in "12":
+        write(tmp_path / "test" / "cat" / "tom" / f"{image}.jpg")
+    with pytest.warns(UserWarning, match="the first half of them trains"):
+        dataset = load("folder", tmp_path)
+    assert dataset.train.names == ["cat/tabby", "cat/tom"]
+    assert len(dataset.train.labels) == 6
+
+
+@pytest.mark.parametrize("suffix", ["zip", "tar", "tar.gz"])
+def test_an_archive_is_unpacked_once(suffix, folder, tmp_path_factory):
+    kind = {"tar.gz": "gztar"}.get(suffix, suffix)
+    base = tmp_path_factory.mktemp("packed") / "photos"
+    packed = pathlib.Path(shutil.make_archive(str(base), kind, folder.parent, folder.name))
+    dataset = load("folder", packed)
+    assert dataset.train.names == ["cat", "dog"]
+    before = pathlib.Path(dataset.train.images[0]).stat()
+    again = load("folder", packed)
+    assert pathlib.Path(again.train.images[0]).stat() == before
+    exclude = base.parent / "exclude.csv"
+    exclude.write_text("path\ncat/1.jpg\n")
+    assert len(load("folder", packed, exclude=exclude).train.labels) == 5
+    packed.write_bytes(packed.read_bytes()[:99])
+    with pytest.raises(ValueError, match=rf"photos\.{suffix} cannot be unpacked"):
+        load("folder", packed)

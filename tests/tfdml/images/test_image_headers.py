@@ -8,7 +8,7 @@ from image_contents import NOISE, WHOLE, claiming, encode
 from PIL import Image, UnidentifiedImageError
 
 from tfdml.images.image_files import MAX_PIXELS, class_folders, is_image
-from tfdml.images.image_headers import KINDS, excess_pixels, open_image
+from tfdml.images.image_headers import KINDS, excess_pixels, open_image, read_image, readable
 
 
 def excess_of(name, width, height):
@@ -40,9 +40,7 @@ def test_a_jpeg_in_cmyk_has_four_bytes_a_pixel():
     assert excess_of("jpeg cmyk", 2**14, 8192) == said
 
 
-@pytest.mark.parametrize(
-    "contents", [b"", b"text", encode(NOISE, "TIFF"), WHOLE["png"][:20], b"BM"]
-)
+@pytest.mark.parametrize("contents", [b"", b"text", encode(NOISE, "PPM"), WHOLE["png"][:20], b"BM"])
 def test_rejects_other_kinds_and_damaged_headers(contents, tmp_path):
     (tmp_path / "a.png").write_bytes(contents)
     with (
@@ -64,5 +62,26 @@ def test_sub_folders_are_classes_without_what_is_hidden(tmp_path):
 
 
 def test_images_are_recognised_by_their_suffix():
-    names = {"a.JPeG": True, "a.b.webp": True, "png": False, "a.tiff": False}
+    names = {"a.JPeG": True, "a.b.webp": True, "png": False, "a.tiff": True, "a.ppm": False}
     assert {name: is_image(pathlib.Path(name)) for name in names} == names
+
+
+@pytest.mark.parametrize(("mode", "dtype"), [("RGB", "uint8"), ("I;16", "uint16")])
+def test_what_tensorflow_does_not_decode_is_made_a_png(mode, dtype, tmp_path, rng):
+    largest = np.iinfo(dtype).max
+    pixels = rng.integers(0, largest, (5, 4, 3) if mode == "RGB" else (5, 4)).astype(dtype)
+    picture, exif = Image.fromarray(pixels), Image.Exif()
+    exif[0x0112] = 3  # upside down
+    content = encode(picture, "TIFF", exif=exif)
+    made = Image.open(io.BytesIO(readable(content)))
+    assert made.format == "PNG"
+    expected = (pixels >> (8 if dtype == "uint16" else 0)).reshape(5, 4, -1)[::-1, ::-1]
+    assert (np.asarray(made) == expected).all()
+    for name in ("png", "jpeg"):
+        assert readable(WHOLE[name]) is WHOLE[name]
+    assert readable(b"text") == b"text"
+    (tmp_path / "a.TIF").write_bytes(content)
+    (tmp_path / "a.heic").write_bytes(b"text")
+    assert read_image(str(tmp_path / "a.TIF")) == readable(content)
+    with pytest.raises(OSError, match=r"a\.heic is of a kind .* pip install pillow-heif"):
+        read_image(tmp_path / "a.heic")

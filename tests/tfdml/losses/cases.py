@@ -38,6 +38,7 @@ PATHS = [
     ("density", {"initial_density": DENSITIES, "weight": 0.5}),
     ("histogram", {}),
     ("histogram", {"num_bins": 33, "normalize": False}),  # products beyond the last bin
+    ("guarded", {"base": {"name": "npair", "scale": 1.0}, "margin": 0.0}),
     ("regularized", {"base": "contrastive", "regularizer": "gor"}),
     ("regularized", {"base": "lifted", "regularizer": PARZEN, "weight": 0.3}),
     ("regularized", {"base": "hdc", "regularizer": {"name": "entropy", "threshold": 1.5}}),
@@ -91,6 +92,9 @@ OTHERS = [
         },
     ),
     ("density", {"base": {"name": "npair", **DISJOINT}, "initial_density": DENSITIES, "eta": 1.0}),
+    ("guarded", {"base": "contrastive", "max_similarity": 0.3}),
+    ("guarded", {"base": "triplet", "margin": -0.3, "relative_margin": 0.1}),
+    ("guarded", {"base": {"name": "memory", "base": "multi_similarity", "size": 30}, "margin": 0}),
     ("triplet", {"margin": 0.2, "average_over": "active"}),
     ("triplet", {"mining": "semihard", "margin": 0.3, "squared": False, "average_over": "active"}),
     ("lifted", {"margin": 2.0, "normalize": True}),

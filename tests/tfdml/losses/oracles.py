@@ -39,18 +39,22 @@ def distance(a, b, squared):
     return value if squared else math.sqrt(value)
 
 
+GUARDED = set()  # pairs of an anchor and a negative that do not count
+
+
 def pairs_of(labels):
     """The unordered pairs of one class, and those of two."""
     pairs = [*itertools.combinations(range(len(labels)), 2)]
     positive = [(i, j) for i, j in pairs if labels[i] == labels[j]]
-    return positive, [(i, j) for i, j in pairs if labels[i] != labels[j]]
+    return positive, [p for p in pairs if labels[p[0]] != labels[p[1]] and p not in GUARDED]
 
 
 def partners(labels):
     """The positives of each row, and its negatives."""
     rows = range(len(labels))
     positives = [[j for j in rows if j != i and labels[j] == labels[i]] for i in rows]
-    return positives, [[j for j in rows if labels[j] != labels[i]] for i in rows]
+    kept = [[j for j in rows if labels[j] != labels[i] and (i, j) not in GUARDED] for i in rows]
+    return positives, kept
 
 
 def members_of(labels):
@@ -591,6 +595,22 @@ def proxy_anchor(loss, labels, x, _):
 def base_alone(loss, labels, x, at):
     """Outside training a memory is not read, and no classes are left out."""
     return oracle(loss.base, labels, x, at)
+
+
+@oracle.register(losses.GuardedLoss)
+def guarded(loss, labels, x, at):
+    s = unit(at) @ unit(at).T
+    most = math.inf if loss.max_similarity is None else loss.max_similarity
+    for i, (positives, negatives) in enumerate(zip(*partners(labels), strict=True)):
+        nearest = max((s[i, p] for p in positives), default=math.inf)
+        bounds = [most]
+        bounds += [] if loss.margin is None else [nearest - loss.margin]
+        bounds += [] if loss.relative_margin is None else [nearest * (1 - loss.relative_margin)]
+        GUARDED.update((i, n) for n in negatives if s[i, n] > min(bounds))
+    try:
+        return oracle(loss.base, labels, x, at)
+    finally:
+        GUARDED.clear()
 
 
 @oracle.register(losses.MatryoshkaLoss)

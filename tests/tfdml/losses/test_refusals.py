@@ -127,6 +127,12 @@ def test_rejects_wrong_options(name, options):
         ("weighted_sum", {"parts": {"triplet": 1.0, "hdc": 1.0}}, ["same levels", "[1, 3]"]),
         ("sampled_classes", {"base": "proxy_anchor"}, ["`base` must have a softmax over proxies"]),
         ("sampled_classes", {"base": "cosface", "rate": 1.5}, ["<= 1. Received: rate=1.5"]),
+        ("guarded", {"base": "triplet"}, ["one of max_similarity, margin", "margin=None"]),
+        ("guarded", {"base": "hdc", "margin": 0}, ["`base` must be an objective over pairs"]),
+        ("guarded", {"base": "arcface", "margin": 0}, ["`base` must be an objective over pairs"]),
+        ("guarded", {"base": {"name": "recall_at_k", "mix": 4}, "margin": 0}, ["or mix rows"]),
+        ("guarded", {"base": {"name": "npair", "pairs": "first"}, "margin": 0}, ["may choose"]),
+        ("guarded", {"base": "triplet", "margin": "x"}, ["`margin` must be a number"]),
         ("memory", {"base": "clustering", "size": 8}, ["`base` must be an objective over pairs"]),
         (
             "memory",

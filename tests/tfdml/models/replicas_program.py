@@ -28,6 +28,7 @@ OPTIONS = {
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
     "histogram": {"num_bins": 11},  # at each node, rounding changes the slope
     "lifted": {"margin": 1.0},  # with a larger one the updates, and their rounding, are larger
+    "guarded": {"base": "contrastive", "margin": 0.0},
     "matryoshka": {"base": "triplet", "dims": (6, 3)},
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "regularized": {"base": "contrastive", "regularizer": "gor"},

@@ -21,6 +21,7 @@ OPTIONS["density"] = {"initial_density": [0.1, 0.2, 0.3, 0.4]}
 OPTIONS |= {name: {"num_classes": 4} for name in (*OVER_PROXIES, "sub_center_arcface")}
 OPTIONS["sampled_classes"] = {"base": {"name": "arcface", "num_classes": 40}, "rate": 0.9}
 OPTIONS["memory"] = {"base": {"name": "contrastive", **OPTIONS["contrastive"]}, "size": 32}
+OPTIONS["guarded"] = {"base": "npair", "margin": -0.5}
 OPTIONS["matryoshka"] = {"base": "npair", "dims": (8, 4)}
 OPTIONS["weighted_sum"] = {"parts": {"arcface": (1.0, {"num_classes": 4}), "triplet": 0.5}}
 OPTIONS["regularized"] = {"base": "triplet", "regularizer": "gor"}

@@ -42,6 +42,8 @@ REJECTED = [
     ("--augmentation.flp true NO_DATA", ["'flp'", "'flip'"]),
     ("GROUPS --sampler_options.evnly true NO_DATA", ["'groups'", "'evnly'", "'evenly'"]),
     ("PAIRS --sampler_options.hard_neighbours 3 NO_DATA", ["Received: hard_neighbours=3"]),
+    ("--sampler_options.skip_duplicates no.csv NO_DATA", ["Received: skip_duplicates='no.csv'"]),
+    ("DIGITS --sampler_options.skip_duplicates true", ["there twice are found among files"]),
     ("GROUPS --sampler_options.super_classes 0 NO_DATA", ["Received: super_classes=0"]),
     ("--sampler whole_classes DIGITS", ["the largest class + 2", "batch_size=128, largest="]),
     ("GROUPS DIGITS WRONG", ["`super_labels`"]),

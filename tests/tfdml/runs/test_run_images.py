@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from small_runs import completed, small_dataset, write_images
 
+import pipelines
 from tfdml.programs import train
 from tfdml.runs.network import build_model
-from tfdml.runs.run_batches import training_batches
+from tfdml.runs.run_batches import distinct_pictures, training_batches
 from tfdml.runs.run_images import load_images
 
 
@@ -63,3 +64,25 @@ def test_a_model_trains_with_the_batches_of_every_sampler(
         sizes = {len(labels) for _, labels in batches.take(20)}
         assert max(sizes) == 12
         assert min(2, most_sizes) <= len(sizes) <= most_sizes
+
+
+def test_two_images_of_one_picture_are_never_in_one_batch(tmp_path):
+    photos = write_images(tmp_path / "photos", dict.fromkeys("abcd", 4))
+    (photos / "a" / "again.png").write_bytes((photos / "a" / "0.png").read_bytes())
+    options = {"skip_duplicates": True, "hard_neighbours": False}
+    recipe = completed(
+        dataset="folder",
+        data_dir=str(photos),
+        sampler="pairs",
+        sampler_options=options,
+        classes_per_batch=2,
+        images_per_class=2,
+    )
+    split = load_images(recipe).train
+    pictures = distinct_pictures(recipe, split)
+    assert pictures.tolist() == [0, 1, 2, 3, 0, 5, 6, 7, 8]
+    views = pipelines.Split(inputs=np.arange(18), labels=np.tile(split.labels, 2))
+    batches, _ = training_batches(recipe, 0, views, None, pictures=pictures)
+    rows = [rows.numpy() for rows, _ in batches.take(60)]
+    assert {0, 4, 9, 13} <= set(np.concatenate(rows).tolist())
+    assert all(len(set(pictures[each % 9])) == len(set(each)) for each in rows)

@@ -1,0 +1,135 @@
+"""Images inside tables of the kinds that people have, written here by their own libraries."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pipelines
+from pipelines import load
+
+
+def encoded(value, kind="PNG"):
+    buffer = io.BytesIO()
+    Image.new("RGB", (6, 5), (value, 0, 0)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+def reds(split):
+    batches = pipelines.evaluation_batches(split, (5, 6, 3))
+    return [int(image[0, 0, 0]) for images in batches for image in images.numpy()]
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_parquet_with_bytes_of_images(nested, tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    for part, labels in (("train", [3, 3, 5, 5]), ("test", [9, 9, 10])):
+        images = [encoded(10 * label, "TIFF" if nested else "PNG") for label in labels]
+        if nested:
+            images = [{"bytes": image, "path": None} for image in images]
+        table = pa.table({"id": [0] * len(labels), "image": images, "label": labels})
+        pq.write_table(table, tmp_path / f"{part}-00000-of-00001.parquet")
+    dataset = load("parquet", tmp_path)
+    assert reds(dataset.train) == [30, 30, 50, 50]
+    assert reds(dataset.test) == [90, 90, 100]
+    assert dataset.test.names == ["9", "10"]
+    pq.write_table(table.drop(["label"]), tmp_path / "test.parquet")
+    with pytest.raises(ValueError, match=r"encoded images, and `label`.*columns=\['id', 'image'\]"):
+        load("parquet", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"must be a file that ends in .parquet or .arrow"):
+        load("parquet", tmp_path / "none")
+
+
+def write_shard(path, samples):
+    with tarfile.open(path, "w") as tar:
+        for name, content in samples.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def test_shards_of_webdataset(tmp_path):
+    first = {f"{i}.jpg": encoded(10, "JPEG") for i in range(3)}
+    first |= {f"{i}.cls": b"owl" for i in range(2)}
+    first["2.json"] = json.dumps({"label": "yak"}).encode()
+    first |= {"a/3.png": encoded(20), "a/3.cls": b"yak"}
+    write_shard(tmp_path / "train-0.tar", first)
+    write_shard(tmp_path / "val-0.tar", {"4.png": encoded(90), "4.cls": b"emu"})
+    dataset = load("webdataset", tmp_path)
+    assert (dataset.train.names, dataset.test.names) == (["owl", "yak"], ["emu"])
+    assert reds(dataset.test) == [90]
+    with pytest.warns(UserWarning, match="the first half of them trains"):
+        assert load("webdataset", tmp_path / "train-0.tar").train.names == ["owl"]
+    write_shard(tmp_path / "val-1.tar", {"5.png": encoded(90)})
+    with pytest.raises(ValueError, match=r"5\.png must have a label in 5\.cls or 5\.json"):
+        load("webdataset", tmp_path)
+
+
+def features(**kinds):
+    """What Hugging Face writes of the columns of a table beside its schema."""
+    return {b"huggingface": json.dumps({"info": {"features": kinds}}).encode()}
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
+def test_data_sets_of_hugging_face(suffix, tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    (tmp_path / "picture.png").write_bytes(encoded(70))
+    picture = {"bytes": None, "path": str(tmp_path / "picture.png")}
+    stated = features(picture={"_type": "Image"}, kind={"names": [*"dce"], "_type": "ClassLabel"})
+    for part, kinds in {"train": [1, 1], "test": [2, 0]}.items():
+        pictures = [{"bytes": encoded(10 * kind), "path": None} for kind in kinds[1:]]
+        columns = {"picture": [picture, *pictures, picture], "kind": [*kinds, -1]}  # no label
+        table = pa.table(columns).replace_schema_metadata(stated)
+        file = tmp_path / "stored" / part / f"data-00000-of-00001.{suffix}"
+        file.parent.mkdir(parents=True)
+        if suffix == "arrow":
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+        else:
+            pq.write_table(table, file)
+    dataset = load(f"hf:{tmp_path / 'stored'}")
+    assert (dataset.train.names, dataset.test.names) == (["c"], ["d", "e"])
+    assert (reds(dataset.train), reds(dataset.test)) == ([70, 10], [70, 0])
+
+
+def test_data_sets_that_their_library_stores(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    kinds = {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=["cow", "dog", "emu"])}
+    parts = {
+        part: datasets.Dataset.from_dict(
+            {"picture": [{"bytes": encoded(10 * k), "path": None} for k in labels], "kind": labels},
+            features=datasets.Features(kinds),
+        )
+        for part, labels in {"train": [1, 1], "test": [2, 0]}.items()
+    }
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "stored")
+    dataset = load(f"hf:{tmp_path / 'stored'}")
+    assert (dataset.train.names, dataset.test.names) == (["dog"], ["cow", "emu"])
+    assert (reds(dataset.train), reds(dataset.test)) == ([10, 10], [20, 0])
+
+
+@pytest.mark.parametrize("suffix", ["tif", "avif", "heic"])
+def test_pictures_that_pillow_alone_reads_are_trained_and_scored(suffix, tmp_path):
+    if suffix == "heic":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    for place, name in enumerate("abcd"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            color = (60 * place, 10, 10)
+            Image.new("RGB", (64, 64), color).save(tmp_path / name / f"{number}.{suffix}")
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "a" / "2.png")
+    dataset = load("folder", tmp_path, skip_invalid=True)
+    assert len(dataset.both().labels) == 9
+    np.testing.assert_allclose(reds(dataset.test), [120, 120, 180, 180], atol=4)
+    images, _ = next(iter(pipelines.balanced_batches(dataset.train, 2, 3, image_size=(8, 8, 3))))
+    assert images.shape == (6, 8, 8, 3)
+    boxes = tmp_path / "boxes.csv"
+    lines = [f"{path},1,2,3,4" for path in dataset.both().images]
+    boxes.write_text("\n".join(["path,x1,y1,x2,y2", *lines]))
+    assert len(reds(load("folder", tmp_path, boxes=boxes).test)) == 4
+    (tmp_path / "c" / f"0.{suffix}").write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=r"1 images that cannot be read: .*c/0\..*pillow-heif"):
+        load("folder", tmp_path, skip_invalid=True)
