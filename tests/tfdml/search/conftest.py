@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from image_contents import encode
 from PIL import Image
+from stored_collections import write_collection
 from waitress import wasyncore
 
 from tfdml.search.application import create_application
@@ -100,6 +101,17 @@ def folder(tmp_path, encoded):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(encoded(colour))
     return path
+
+
+@pytest.fixture
+def collection(tmp_path, folder, model, colours):
+    """The images of `folder`, of which one is at a URL, and one that could not be read."""
+    names = [*colours, "gone/x.png"]
+    labels = [name.partition("/")[0] if "/" in name else None for name in names]
+    paths = ["memory://blue.png" if name == "blue.png" else str(folder / name) for name in names]
+    rows = np.array([*colours.values(), (0, 0, 0)], np.float32)
+    options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
+    return write_collection(tmp_path / "collection", rows, labels, **options)
 
 
 @pytest.fixture

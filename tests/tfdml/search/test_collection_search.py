@@ -1,25 +1,12 @@
 """Search in a collection that was embedded and indexed."""
 
-import numpy as np
 import pytest
-from stored_collections import write_collection
 
 from tfdml.scale.indexing import build
 from tfdml.search import __main__ as command
 from tfdml.search import search_model
 from tfdml.search.collection_search import CollectionSearch
 from tfdml.search.picture_files import RejectedError
-
-
-@pytest.fixture
-def collection(tmp_path, folder, model, colours):
-    """The images of `folder`, of which one is at a URL, and one that could not be read."""
-    names = [*colours, "gone/x.png"]
-    labels = [name.partition("/")[0] if "/" in name else None for name in names]
-    paths = ["memory://blue.png" if name == "blue.png" else str(folder / name) for name in names]
-    rows = np.array([*colours.values(), (0, 0, 0)], np.float32)
-    options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
-    return write_collection(tmp_path / "collection", rows, labels, **options)
 
 
 @pytest.fixture

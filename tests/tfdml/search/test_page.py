@@ -8,6 +8,8 @@ import in_chromium
 import numpy as np
 import pytest
 
+from tfdml.scale.indexing import build
+from tfdml.search.collection_search import CollectionSearch
 from tfdml.search.folder_search import ImageSearch
 
 pytestmark = pytest.mark.slow
@@ -235,6 +237,29 @@ def test_a_phone_need_not_scroll_sideways(name, folder, search, page, encoded):
     widths = [card.size["width"] for card in page.all("#results li")]
     assert min(widths) > 150
     assert page.one("#refresh").size["height"] >= 44
+
+
+def test_filters_adds_to_and_removes_from_a_collection(
+    collection, model, serving, browser, encoded, tmp_path
+):
+    build(collection, "Flat")
+    search = CollectionSearch(model, collection.folder, tmp_path / "uploads")
+    with serving(search) as ask:
+        browser.open(f"http://127.0.0.1:{ask.port}/#image-0")
+        browser.wait_for("h2", "The 3 nearest images")
+        browser.one("#where").send_keys("label = 'green'")
+        browser.click("#filter button")
+        browser.wait(lambda: browser.texts("#results .folder") == ["green", "green"])
+        browser.one("#where").clear()
+        browser.give("drop", encoded((9, 9, 99)))
+        browser.wait_for("#change", "Add to the collection")
+        browser.click("#change")
+        browser.wait_for("#change", "Remove from the collection")
+        assert ask("/api/status")[1]["images"] == 6
+        browser.click("#change")
+        browser.wait_for("h2", "Or start from one of these")
+        assert ask("/api/status")[1]["images"] == 5
+        browser.reset()
 
 
 def test_names_are_text(folder, search, page, encoded):
