@@ -1,4 +1,5 @@
 import pathlib
+import re
 import sys
 
 import pytest
@@ -22,11 +23,11 @@ def measured(tmp_path, monkeypatch):
 
 def test_sides_work_in_turns_on_the_same_case(measured, tmp_path):
     record = measured({"a": {"sleeps": 0.2}, "b": {"sleeps": 0.2, "value": 1.5}})
-    # Each side once at first; a round of 0.3 s is two calls.
-    assert (tmp_path / "turns").read_text() == "ab" + 2 * "aabb"
+    # Each side once at first; a round of 0.3 s is two calls, or one on a busy machine.
+    assert re.fullmatch("ab(aa?bb?){2}", (tmp_path / "turns").read_text())
     assert list(record["sides"]) == ["a", "b"]
     for side in record["sides"].values():
-        assert 0.2 <= side["seconds"] < 0.4
+        assert 0.2 <= side["seconds"] < 1
         assert len(side["rounds"]) == 2
         assert side["versions"] == {"dummy": "1.0"}
     assert record["sides"]["b"]["outputs"] == {"value": 1.5}
