@@ -1,11 +1,12 @@
 import keras
 from keras import ops
 
-from tfdml.checks import check, check_finite
+from tfdml.checks import check_positive
+from tfdml.layers.kept_options import KeepsOptions
 
 
 @keras.saving.register_keras_serializable("tfdml")
-class GeneralizedMean(keras.layers.Layer):
+class GeneralizedMean(KeepsOptions):
     """The generalized mean of each channel over all places, called GeM.
 
         y[c] = mean(max(x[place, c], 1e-6)**p)**(1 / p)
@@ -29,9 +30,7 @@ class GeneralizedMean(keras.layers.Layer):
 
     def __init__(self, p=3.0, **kwargs):
         super().__init__(**kwargs)
-        check_finite(p=p)
-        check(p > 0, "`p` must be > 0", p=p)
-        self.p = float(p)
+        [self.p] = check_positive(p=p)
 
     def build(self, input_shape):
         constant = keras.initializers.Constant(self.p)
@@ -41,9 +40,3 @@ class GeneralizedMean(keras.layers.Layer):
         places = tuple(range(1, len(inputs.shape) - 1))
         power = ops.cast(self.exponent, inputs.dtype)
         return ops.mean(ops.maximum(inputs, 1e-6) ** power, axis=places) ** (1 / power)
-
-    def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[-1])
-
-    def get_config(self):
-        return {**super().get_config(), "p": self.p}

@@ -65,6 +65,3 @@ class LocalResponseNormalization(KeepsOptions):
         energy = ops.square(x) @ ops.cast(self._mean_weights, x.dtype)
         outputs = x * ops.exp(-self.beta * ops.log(self.bias + energy))
         return ops.cast(outputs, self.compute_dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape

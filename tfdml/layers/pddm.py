@@ -237,9 +237,6 @@ class PDDM(KeepsOptions):
             self._noise_seed.state.assign(values.pop("noise_seed"))
         super().load_own_variables(values)
 
-    def compute_output_shape(self, a_shape, b_shape):
-        return a_shape[:-1]
-
 
 def _affine(values, weights):
     kernel, bias = weights

@@ -16,6 +16,3 @@ class UnitLength(keras.layers.Layer):
 
     def call(self, inputs):
         return pairwise.normalize(inputs)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
