@@ -205,11 +205,8 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
     kind, decided = {"false_alarm_rate": false_alarm_rate}, []
     for _ in range(draws):
         choosing, reporting = _halves(embeddings, labels, rng)
-        before, after = (
-            {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
-            for half in (choosing, reporting)
-        )
-        best = _best(before)
+        best, _, (calibration, probability) = _chosen(choosing, kind)
+        after = _scores(reporting, kind)
         for method in METHODS:
             drawn[method].append({**after[method], "chosen": float(method == best)})
         known = reporting.truth != _UNKNOWN
@@ -219,9 +216,6 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
             right, accepted = predicted == reporting.truth, scores > threshold
             alarms, hits = np.mean(accepted[~known]), np.mean((accepted & right)[known])
             drawn[rule].append({"false_alarm_rate": alarms, "dir": hits})
-        calibration, probability = calibrate_probability(
-            choosing.found[best][1], choosing.found[best][0] == choosing.truth, choosing.classes
-        )
         drawn["calibrations"].append({each: float(each == calibration) for each in CALIBRATIONS})
         decided.append((probability(scores), right))  # of the chosen rule
         drawn["scores"].append({**after[best], "ece": reliability(*decided[-1])["ece"]})
@@ -285,18 +279,10 @@ def open_set_decision(embeddings, labels, names=None, *, seed=0, false_alarm_rat
     )
     rounds = range(_ROUNDS)
     asked = _asked(embeddings, labels, _parts(labels, _ROUNDS, rng), rounds, _drawn(labels, rng))
-    found = {m: open_set_scores(*found, asked.truth, **kind) for m, found in asked.found.items()}
-    best = _best(found)
-    predicted, scores = asked.found[best]
-    threshold = open_set_threshold(scores, asked.truth, **kind)
-    calibration = calibrate_probability(scores, predicted == asked.truth, asked.classes)[1]
+    best, scores, (_, calibration) = _chosen(asked, kind)
+    threshold = open_set_threshold(asked.found[best][1], asked.truth, **kind)
     rule = OpenSetRule.fitted(embeddings, labels, best)
-    return OpenSetDecision(rule, threshold, calibration, names, kind | found[best])
-
-
-def _best(scores):
-    """The best method, of the scores by method."""
-    return max(METHODS, key=lambda method: (scores[method]["dir"], scores[method]["oscr"]))
+    return OpenSetDecision(rule, threshold, calibration, names, kind | scores)
 
 
 def check_classes(labels):
@@ -312,6 +298,19 @@ class _Half(NamedTuple):
     found: dict[str, tuple[Any, Any]]  # {method: what `open_set_predictions` returns}
     truth: np.ndarray  # (n,) class numbers, -1 of unknown classes
     classes: np.ndarray  # (n,) class numbers
+
+
+def _scores(half, kind):
+    """{method: its `open_set_scores`} of the queries of a half."""
+    return {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
+
+
+def _chosen(half, kind):
+    """The best method for a half, its `open_set_scores`, and what `calibrate_probability` fits."""
+    scores = _scores(half, kind)
+    best = max(METHODS, key=lambda method: (scores[method]["dir"], scores[method]["oscr"]))
+    predicted, given = half.found[best]
+    return best, scores[best], calibrate_probability(given, predicted == half.truth, half.classes)
 
 
 def _halves(embeddings, labels, rng):
