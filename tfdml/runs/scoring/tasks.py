@@ -138,41 +138,38 @@ def retrieval(embedded, options):
 def _ranked(embedded, options):
     """The scores of `averaged`, the `Ranking`, and of an index the scores through it."""
     data, gallery = evaluation.apart(embedded.embeddings, embedded.labels, embedded.images.queries)
-    if options.expand_queries or options.reciprocal:
-        return _post_processed(data, gallery, options)
     labels, found = data[1], len(gallery.get("gallery_labels", ()))
-    pairs = len(labels) * found if gallery else evaluation.scores_to_rank(len(labels))
-    similarity = embedded.similarity(options, pairs)
-    alone = not gallery and similarity is None
-    kind = {"similarity": similarity, "nearest": NEAREST, "histogram": alone}
-    ranking = evaluation.rank(*data, **gallery, **kind)
+    post_processed = options.expand_queries or options.reciprocal
+    if post_processed:
+        ranking = _post_processed(data, gallery, options)
+    else:
+        pairs = len(labels) * found if gallery else evaluation.scores_to_rank(len(labels))
+        similarity = embedded.similarity(options, pairs)
+        alone = not gallery and similarity is None
+        kind = {"similarity": similarity, "nearest": NEAREST, "histogram": alone}
+        ranking = evaluation.rank(*data, **gallery, **kind)
     inputs.warn_of_misses(ranking.relevant)
     per_query = Metrics.of(None, options.k, found or len(labels) - 1).values(ranking)
     results = {**averaged(per_query, labels, options.seed), "ranking": ranking}
-    if options.index:
+    if options.index and not post_processed:
         kind = {"parameters": options.index_parameters, **options.given("k", "index", "seed")}
         results["approximate"] = evaluation.approximate_recall(*data, **kind, **gallery)
     return results
 
 
 def _post_processed(data, gallery, options):
-    """As `_ranked`, of expanded queries, or by mutual neighbours."""
+    """The `Ranking` of expanded queries, or by mutual neighbours."""
     (rows, labels), others = data, gallery.get("gallery_embeddings")
     found_labels, kind = gallery.get("gallery_labels"), dict[str, Any](nearest=NEAREST)
     if options.reciprocal:
         given = {"k1": options.reciprocal, **options.reciprocal_options}
         distances = evaluation.k_reciprocal_distances(rows, others, **given)
-        ranking = evaluation.rank_by(distances, labels, found_labels, **kind)
-    else:
-        given = {"alpha": options.expansion_alpha, "gallery_embeddings": others}
-        expanded = evaluation.expand_queries(rows, options.expand_queries, **given)
-        if others is None:
-            others, found_labels, kind["own"] = rows, labels, np.arange(len(rows))
-        ranking = evaluation.rank(expanded, labels, unit_rows(others), found_labels, **kind)
-    inputs.warn_of_misses(ranking.relevant)
-    most = len(gallery.get("gallery_labels", labels[1:]))
-    per_query = Metrics.of(None, options.k, most).values(ranking)
-    return {**averaged(per_query, labels, options.seed), "ranking": ranking}
+        return evaluation.rank_by(distances, labels, found_labels, **kind)
+    given = {"alpha": options.expansion_alpha, "gallery_embeddings": others}
+    expanded = evaluation.expand_queries(rows, options.expand_queries, **given)
+    if others is None:
+        others, found_labels, kind["own"] = rows, labels, np.arange(len(rows))
+    return evaluation.rank(expanded, labels, unit_rows(others), found_labels, **kind)
 
 
 def _reranked(embedded, options):
