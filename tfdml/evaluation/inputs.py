@@ -5,15 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfdml.checks import check, check_shapes, check_type, conversion
+from tfdml.checks import Bare, check, check_shapes, check_type, conversion
 from tfdml.quiet import warn
 
 
 def embeddings_and_labels(embeddings, labels, prefix=""):
-    """Returns (n, dim) float32 or float64 and (n,) integers of the dtype given, checked.
-
-    Names in messages begin with the prefix, as `gallery_embeddings`.
-    """
+    """(n, dim) float32 or float64 and (n,) integers, checked; a prefix is that of their names."""
     embeddings = finite_rows(embeddings, f"{prefix}embeddings")
     labels = class_ids(labels, f"{prefix}labels")
     check_alike("batch size", **{f"{prefix}labels": labels, f"{prefix}embeddings": embeddings})
@@ -124,9 +121,8 @@ def _integer(value):
 
 
 def _check_dtype(holds, expectation, array):
-    if not holds:
-        swapped = " (arguments swapped?)" if array.dtype.kind in "iuf" else ""
-        raise TypeError(f"{expectation}. Received: dtype={array.dtype}{swapped}")
+    swapped = " (arguments swapped?)" if array.dtype.kind in "iuf" else ""
+    check_type(holds, expectation, dtype=Bare(f"{array.dtype}{swapped}"))
 
 
 class Search(NamedTuple):

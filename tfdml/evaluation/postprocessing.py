@@ -52,10 +52,7 @@ def fit_pca(embeddings, dims=None, *, whiten=False):
 
 
 def within_class_whitening(residuals):
-    """(dim, dim) matrix that makes the covariance of rows around their class means the identity.
-
-    The covariance is shrunk as Ledoit and Wolf do.
-    """
+    """(dim, dim) matrix that whitens rows around class means, by a shrunk covariance."""
     covariance = LedoitWolf(assume_centered=True).fit(residuals).covariance_
     covariance += (1e-9 * np.trace(covariance) or 1.0) * np.eye(len(covariance))
     return np.linalg.inv(np.linalg.cholesky(covariance)).T

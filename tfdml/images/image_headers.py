@@ -81,11 +81,9 @@ def in_eight_bits(picture):
 
 
 def excess_pixels(image):
-    """Says how far an image of `open_image` exceeds `MAX_PIXELS`; empty if it does not.
-
-    A JPEG in CMYK, which TensorFlow decodes to four bytes a pixel, may have three quarters of them.
-    """
+    """Says how far an image of `open_image` exceeds `MAX_PIXELS`; empty if it does not."""
     width, height = image.size
+    # TensorFlow decodes a JPEG in CMYK to four bytes a pixel.
     most = MAX_PIXELS * 3 // 4 if image.mode == "CMYK" else MAX_PIXELS
     sides = f"{width:,} x {height:,} pixels"
     return f"{sides}, more than the limit of {most:,}" if width * height > most else ""

@@ -96,10 +96,7 @@ class RecallAtKLoss(PairLoss, LearnedLoss):
 
 
 def pairs_of_classes(labels, size):
-    """The unordered pairs of rows of one class, in as many places as classes of `size` rows have.
-
-    Two vectors of n (size - 1) / 2 rows, and booleans: whether the place is used.
-    """
+    """The pairs of rows of one class: two (n (size - 1) / 2,) rows, and whether a place is used."""
     count = ops.shape(labels)[0]
     index = ops.arange(count)
     pairs = (labels[:, None] == labels[None, :]) & (index[:, None] < index[None, :])
@@ -113,10 +110,7 @@ def pairs_of_classes(labels, size):
 
 
 def with_mixed_rows(similarities, one, other, shares):
-    """(n + m, n + m) dot products of n rows and, after them, m mixed ones.
-
-    A mixed row is shares * one + (1 - shares) * other, of two of the rows.
-    """
+    """(n + m, n + m) dot products of n rows and m of shares * one + (1 - shares) * other."""
 
     def mixed(rows):
         weight = shares[:, None]

@@ -20,9 +20,7 @@ _SHOWN = 20  # characters shown of the name of an image, from its end
 def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, seed=0):
     """Plots histograms of scores of random pairs: learned, and of the distance, also at each level.
 
-    Source:
-        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 1(b);
-        Yuan, Yang, Zhang. Hard-aware deeply cascaded embedding. ICCV 2017, Figure 4.
+    As Figure 1(b) of Huang et al. (NIPS 2016) and Figure 4 of Yuan et al. (ICCV 2017).
     """
     drawn = sample_pairs(labels, _PAIRS, seed=seed)
     plotted = [("learned similarity", embeddings, similarity)] if similarity else []
@@ -49,11 +47,7 @@ def plot_score_distributions(embeddings, labels, path, *, similarity, levels=1, 
 
 
 def plot_retrievals(picture_of, embeddings, labels, path, *, similarity, names, seed=0):
-    """Draws random queries and their nearest images, in solid green frames if of their class.
-
-    Source:
-        Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Figure 4.
-    """
+    """Draws random queries and their nearest images, as Figure 4 of Huang et al. (NIPS 2016)."""
     count, top = min(_QUERIES, len(labels)), min(_FOUND, len(labels) - 1)
     rows = np.random.default_rng(seed).choice(len(labels), count, replace=False)
     options = {"similarity": similarity, "nearest": top, "depth": 0, "own": rows}

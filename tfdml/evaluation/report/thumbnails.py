@@ -19,10 +19,7 @@ _SMALL_SIDE = 2 * _SIDES[0]  # pixels; more would fill the memory with photograp
 
 
 def thumbnails(picture_of, count, most_bytes, *, seed=0):
-    """Scales pictures, uncropped on transparent cells, to the largest size within so many bytes.
-
-    Returns {"width", "height" of a cell, "columns", "rows" of a sheet}, and the WebP sheets.
-    """
+    """The WebP sheets of pictures, as large as the bytes allow, and {measure of them: number}."""
     few = np.random.default_rng(seed).permutation(count)[:_TRIED].tolist()
     tried = [picture_at(picture_of, row, _SMALL_SIDE) for row in few]
     aspect = float(np.median([picture.width / picture.height for picture in tried]))

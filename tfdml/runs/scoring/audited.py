@@ -37,10 +37,7 @@ figcaption { font-size: 0.8rem; overflow-wrap: anywhere }
 
 
 def audit_images(embedded, options):
-    """{"scores": Recall@1, "findings": counts by kind, "found": list of `Finding`}.
-
-    Also writes the table of corrections.
-    """
+    """{"scores", "findings": counts by kind, "found": `Finding`s}; writes the corrections."""
     rows, labels, images = embedded.embeddings, embedded.labels, embedded.images
     most = min(NEAREST, len(labels) - 1)
     ranking = evaluation.rank(rows, labels, nearest=most, depth=1)
@@ -80,10 +77,7 @@ def _lines(found, images, options):
 
 
 def write_page(found, images, options, picture):
-    """Writes `index.html` with the pictures of the surest findings of each kind; returns its path.
-
-    `picture(row)` is the (height, width, 3) uint8 image of a row.
-    """
+    """Writes `index.html`, with pictures of the surest findings of each kind; returns its path."""
     ids, names, labels = images.ids(options), images.class_names, images.labels.tolist()
 
     def described(row):

@@ -67,10 +67,7 @@ def averaged(per_query, labels, seed):
 
 
 def _own(gallery, split):
-    """(n, m) ids of the images in the gallery, found by their files, -1 where they are not in it.
-
-    Warns of images that have the content of another file of the gallery.
-    """
+    """(n, m) ids of the images in the gallery, by their files, -1 for none; warns of copies."""
     files, folder = files_of(split), gallery.collection.folder
     if files is not None:
         warn_of_copies(files, gallery.paths(), f"images of the gallery {folder}")

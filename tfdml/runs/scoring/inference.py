@@ -13,10 +13,7 @@ from tfdml.serving.bounded_batches import InPieces, fitting_batch_size
 
 
 def embed(options, model, split, signature=None):
-    """(n, width) floats of all levels, by a signature of the model or of other weights of it.
-
-    The mean over views scales each level for itself.
-    """
+    """(n, width) floats of all levels, by a signature of the model or of other weights of it."""
     levels, _, dim = levels_of(options, model)
     signature, crops = signature or model.signatures["embed_images"], options.crops
     image_size = tuple(signature.structured_input_signature[1]["images"].shape[1:])
