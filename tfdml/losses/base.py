@@ -267,8 +267,3 @@ class LearnedLoss(MetricLoss, keras.layers.Layer):
         for layer, built in zip(self.layers, config["layers"], strict=True):
             if built is not None and not layer.built:
                 layer.build_from_config(built)
-
-    def load_own_variables(self, store):
-        saved = dict(store)
-        saved.pop("width", None)  # that earlier versions wrote
-        super().load_own_variables(saved)
