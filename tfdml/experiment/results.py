@@ -182,7 +182,9 @@ def plot(table, lines, path):
     from matplotlib.figure import Figure
 
     groups = [
-        (name, of) for name, ranked_by, of in _groups(table, lines) if ranked_by == "distance"
+        (name, of)
+        for (name, _, ranked_by), of in _groups(table, lines).items()
+        if ranked_by == BY_DISTANCE
     ]
     figure = Figure(figsize=(8, 1.5 + 0.3 * len(groups)), layout="constrained")
     axes = figure.subplots()
