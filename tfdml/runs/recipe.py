@@ -22,20 +22,16 @@ USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
-OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "exclude", "relabel", "image_size", "warp_size")
-OF_IMAGES += (
-    "keep_aspect",
-    "trim_white",
-    "mean_image",
-    "augmentation",
-    "backbone",
-    "weights",
-    "init_from",
+OF_IMAGES = (
+    *("data_dir", "skip_invalid", "boxes", "exclude", "relabel", "image_size", "warp_size"),
+    *("keep_aspect", "trim_white", "mean_image", "augmentation", "backbone", "weights"),
+    *("init_from", "views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache"),
+    "export_options",
 )
-OF_IMAGES += ("init_from", "views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
-OF_IMAGES += ("export_options",)
-OF_FROZEN = (*OF_IMAGES, "dataset", "tune", "lora_rank", "embedding_dim", "steps", "seed", "run")
-OF_FROZEN += ("validation_share",)
+OF_FROZEN = (
+    *("dataset", "tune", "lora_rank", "embedding_dim", "steps", "validation_share", "seed", "run"),
+    *OF_IMAGES,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,13 +162,6 @@ class Recipe(Settings):
     """
 
     paths: ClassVar = PATHS
-    nullable: ClassVar = (
-        "boxes",
-        "exclude",
-        "mean_image",
-        "relabel",
-        "weights",
-    )  # where a file states another value
     options_of: ClassVar = {"export_options": ExportOptions}
 
     loss: str = "lifted"
