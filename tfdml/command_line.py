@@ -106,6 +106,11 @@ class Settings:
             default = getattr(type(self), name, None)
             self.check(False, expectation.format(name=name, default=default))
 
+    def check_rules(self, *rules):
+        """As `check_default`, of the rules (whether it applies, names, expectation) that apply."""
+        for applies, names, expectation in rules:
+            self.check_default(names if applies else (), expectation)
+
     def changed(self, names):
         """The names, of those given, of the settings that are not at their defaults."""
         # A dataclass keeps its defaults as attributes of the class, except those of dicts.
