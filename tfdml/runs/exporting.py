@@ -56,10 +56,7 @@ def export_head(embedder, path, training):
 
 
 def load_run(run, trained):
-    """The model at the last checkpoint of a run's folder, which exported the version `trained`.
-
-    A ValueError states that the run was trained further than the version.
-    """
+    """The model at the last checkpoint of a run's folder, which exported the version `trained`."""
     checkpoint = run / CHECKPOINT
     expectation = f"{trained} has components of `pca` alone: give the version that its run exported"
     check("projection" not in metadata.read_metadata(trained), expectation)
@@ -77,9 +74,13 @@ def load_run(run, trained):
 def serve_run(model, trained, levels=None, options=None, dims=None, projection=None):
     """The `ServedModel` of a run, which reads images as the version that it exported, `trained`.
 
-    It keeps the shallowest `levels`, or of a model of one level the first `dims`; all if None.
+    It keeps the shallowest `levels`, or of a model of one level the first `dims`; those of the
+    version if None.
     """
-    embedder = in_float32(model.embedder)
+    embedder, before = in_float32(model.embedder), metadata.read_metadata(trained)
+    levels = before.get("levels") if levels is None else levels
+    if dims is None and before.get("levels") == 1:
+        dims = before.get("dimension")
     if levels not in (None, number_of_levels(embedder)):
         embedder = first_levels(embedder, levels)
     if dims not in (None, embedder.output_shape[-1]):
@@ -124,7 +125,6 @@ def write_next(served, out, trained, images=None, **known):
     That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`,
     and `images` verify the files of other runtimes.
     """
-    check_same_run(out, trained)
     before = metadata.read_metadata(trained)
     stated = {**before.get("top", {}), **({"decide": 1} if "decision" in before else {})}
     if lost := [name for name in stated if name not in served.signatures]:
@@ -197,13 +197,11 @@ def recall_of(embeddings, images):
 
 def model_to_export(options, model, projection=None):
     """The model of the run that exported a version, with its options, and behind it `pca`."""
-    version, before = model.version, model.metadata
-    kept = export_options({**options_kept(before), **options.export_options})
+    version = model.version
+    kept = export_options({**options_kept(model.metadata), **options.export_options})
     check_same_run(pathlib.Path(options.export), version)
     run = load_run(run_of(version), version)
-    levels = before.get("levels")
-    dims = before.get("dimension") if levels == 1 else None
-    return serve_run(run, version, levels, kept, dims, projection)
+    return serve_run(run, version, options=kept, projection=projection)
 
 
 def exported_rows(options, images):

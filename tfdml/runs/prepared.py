@@ -86,7 +86,7 @@ def _check_weights(recipe):
 
 
 @dataclasses.dataclass
-class Run:
+class Run(contextlib.AbstractContextManager):
     """What a run trains, and on what; ends what it holds where its `with` block ends."""
 
     recipe: Recipe
@@ -99,9 +99,6 @@ class Run:
     callbacks: list  # that the batches need
     earlier: list  # names of the classes of the run that it starts from
     held: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *error):
         self.held.close()
