@@ -63,20 +63,11 @@ class PartlyFrozen(layers.Wrapper):
 
 
 def add_adapters(embedder, rank):
-    """Gives a frozen backbone of an embedder adapters (LoRA), low-rank changes of its kernels.
-
-    They stand at the queries and values of the attention of a preset, and at all `Dense` and
-    `EinsumDense` layers of the network of a function. The backbone stays as it is.
-
-    Args:
-        embedder: An embedder of `build_embedder` by a preset or a function.
-        rank: Of the changes.
-
-    Raises:
-        ValueError: If the backbone has no such layers.
+    """Gives the frozen backbone of an embedder adapters, low-rank changes of its kernels.
 
     Source:
         Hu et al. LoRA: low-rank adaptation of large language models. ICLR 2022.
+        Differs: of presets as KerasHub places them, of functions at all dense layers.
     """
     wrapper = wrapper_of(embedder)
     names = getattr(wrapper.layer, "default_lora_layer_names", lambda: None)()
@@ -100,20 +91,7 @@ def named_features(backbone, inputs, pooling=None):
     """(batch, features) floats of images in [0, 255] by a network, and what the network is called.
 
     A preset scales the colours as its image converter does, and its position embeddings are resized
-    to the images, bicubically.
-
-    Args:
-        backbone: `hub:PRESET`, a name, handle or folder of KerasHub; or `module:function`, which
-            returns a `keras.Model` for the (height, width, channels) of images in [0, 255].
-        inputs: (batch, height, width, channels) symbolic floats.
-        pooling: Of tokens `"class"`, `"average"` of the patches, or `"class+average"`, both side by
-            side; of maps `"average"` or `"average+max"`, their sum; of either `"gem"`. None for the
-            class token if there is one, else the average. A network that pools takes none.
-
-    Raises:
-        ImportError: If KerasHub is not installed, or there is no such module.
-        ValueError: If there is no such preset or function, the patches do not divide the images,
-            or the network has no such pooling.
+    to the images, bicubically. A network that pools takes no `pooling`.
     """
     kind, _, name = backbone.partition(":")
     shape = tuple(inputs.shape[1:])

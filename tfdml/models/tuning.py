@@ -101,13 +101,7 @@ def load_adapters(embedder, path):
 
 
 def check_memory(embedder, rows, copies):
-    """Raises a ValueError if a training of all weights surely does not fit in the memory.
-
-    Args:
-        embedder: An embedder of `build_embedder`.
-        rows: Images that a step computes at once.
-        copies: Numbers that the optimizer keeps of each weight.
-    """
+    """Checks that a training, whose optimizer has `copies` of each weight, may fit in memory."""
     weights = sum(int(np.prod(each.shape)) for each in embedder.trainable_variables)
     known = [layer.output for layer in embedder._flatten_layers() if _is_kept(layer)]
     maps = sum(int(np.prod(output.shape[1:])) for output in known if None not in output.shape[1:])

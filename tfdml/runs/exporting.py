@@ -104,10 +104,7 @@ def run_of(version):
 
 
 def check_same_run(out, trained):
-    """Raises a FileExistsError if a folder holds versions of another run than `trained`.
-
-    A run that was trained further is the same.
-    """
+    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
     settings = _settings_of(trained)
     for other in versions_of(out).values():
         if _settings_of(other) != settings:
@@ -120,11 +117,7 @@ def _settings_of(version):
 
 
 def write_next(served, out, trained, images=None, **known):
-    """Writes the next version of a folder, with the metadata and assets of `trained`.
-
-    That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`,
-    and `images` verify the files of other runtimes.
-    """
+    """Writes the next version of a folder, with the metadata, but for `known`, of `trained`."""
     before = metadata.read_metadata(trained)
     stated = {**before.get("top", {}), **({"decide": 1} if "decision" in before else {})}
     if lost := [name for name in stated if name not in served.signatures]:
@@ -143,10 +136,7 @@ def write_next(served, out, trained, images=None, **known):
 
 
 def score_rounded(served, trained, levels=None, dims=None):
-    """`precision_scores` of a `ServedModel` and of the version that its run exported.
-
-    `levels` and `dims` are those that it has of each embedding, all if None.
-    """
+    """`precision_scores` of a `ServedModel` and of the version that its run exported."""
     options = Retrieval(str(trained), levels=levels, dims=dims)
     model = find_model(options)
     options = completed(options, model)
@@ -157,10 +147,7 @@ def score_rounded(served, trained, levels=None, dims=None):
 
 
 def compare_precisions(options, model, images, served, exact):
-    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings.
-
-    Also of the files of its formats. A loss of more than a point is warned of.
-    """
+    """`precision_scores` of a `ServedModel` and its files, beside the exact, and its embeddings."""
     before = model.metadata.get("precision") or "float32"
     scores = {before: {"recall@1": exact, "megabytes": megabytes(model.version)}}
     with tempfile.TemporaryDirectory() as folder:

@@ -27,10 +27,7 @@ from tfdml.serving.options import export_options
 
 
 def check_files(recipe, starts=True):
-    """Checks what needs no images, and but for options of samplers no TensorFlow.
-
-    A network that `starts` is not loaded from the run's own checkpoint.
-    """
+    """Checks what needs no images; of a network that `starts`, not its checkpoint, the weights."""
     check_loss(recipe.loss, recipe.loss_options)
     if recipe.init_from and starts:
         folders.source_of(recipe.init_from)  # raises if there is none

@@ -32,10 +32,7 @@ NETWORK, SIMILARITY = "model", "similarity"  # names of files
 
 
 class Network:
-    """A network of a file, called as a signature of a SavedModel: `network(images=...)`.
-
-    `inputs` and `outputs` are {name: shape}, and `call` is from {name: array} to {name: array}.
-    """
+    """A network of a file, called as a signature of a SavedModel: `network(images=...)`."""
 
     def __init__(self, inputs, outputs, call):
         inputs, outputs = (
@@ -118,10 +115,7 @@ def write_networks(folder, served, loss, options, properties, images=None):
 
 
 def networks(embedder, loss=None, decision=None):
-    """{name of a file: `keras.Model` of it}, from and to tensors by name.
-
-    The embedding of several levels is given as a whole, and each level for itself.
-    """
+    """{name of a file: `keras.Model` of it}, from and to tensors by name."""
     images = keras.Input(embedder.input_shape[1:], name="images")
     rows = keras.layers.Identity(dtype="float32", name="embedding")(embedder(images))
     levels, outputs = number_of_levels(embedder), {"embedding": rows}
