@@ -22,10 +22,7 @@ _SIZES = ("image_shape", "input_shape", "position_embedding_shape")
 
 @keras.saving.register_keras_serializable("tfdml")
 class PartlyFrozen(layers.Wrapper):
-    """A model whose frozen layers stay frozen where it is saved: those of KerasHub forget it.
-
-    So do its adapters of a rank, which the layers with the numbers `adapted` have.
-    """
+    """A model that is saved with its frozen layers and its adapters: those of KerasHub are not."""
 
     def __init__(self, layer, frozen=(), adapted=(), rank=None, **kwargs):
         super().__init__(layer, **kwargs)

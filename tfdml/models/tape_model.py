@@ -38,7 +38,9 @@ class TapeModel(keras.Model):
         *gradients, output_gradients = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
             pieces = gradients_in_pieces(self.embedder, images, output_gradients, self.micro_batch)
-            gradients = _added(gradients, pieces)
+            rest = gradients[len(pieces) :]  # of the loss
+            own = zip(gradients, pieces, strict=False)
+            gradients = [*(piece if grad is None else grad + piece for grad, piece in own), *rest]
         self.optimizer.apply(gradients, variables)
         return self.compute_metrics(images, labels, embeddings, weights)
 
@@ -105,12 +107,3 @@ def _loop(images, size, body, start, shapes):
         shape_invariants=(tf.TensorShape([]), shapes),
         parallel_iterations=1,
     )[1]
-
-
-def _added(gradients, pieces):
-    """The gradients of all variables and, of the embedder's, those that came in pieces."""
-    rest = [None] * (len(gradients) - len(pieces))
-    return [
-        piece if gradient is None else gradient if piece is None else gradient + piece
-        for gradient, piece in zip(gradients, [*pieces, *rest], strict=True)
-    ]

@@ -61,10 +61,7 @@ def main(arguments=None):
 
 
 def prepare(options):
-    """The options with what the training states, the model, the images, and what is exported.
-
-    All is checked once, in the order of cost.
-    """
+    """The completed options, the model, the images and what is exported, checked by their cost."""
     model = scoring.find_model(options)
     options = scoring.completed(options, model)
     options = dataclasses.replace(options, out=str(score_files.path_of(options, model)))

@@ -39,10 +39,7 @@ def score(embeddings, images, model=None):
 
 
 def score_untrained(run):
-    """{stage: scores} of the images that a `Run` does not train on, before the training.
-
-    With trained weights also those of the frozen features, whose hits its folder keeps.
-    """
+    """{stage: scores} before a training; with those of frozen features, whose hits it keeps."""
     print("Scoring the untrained embedder", flush=True)
     if not run.recipe.has_frozen:
         return {"untrained": score(embed_scored(run.trained, run.seen), run.images, run.model)[0]}

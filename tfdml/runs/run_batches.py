@@ -9,10 +9,7 @@ from tfdml.serving.bounded_batches import fitting_batch_size
 
 
 def training_batches(recipe, start_step, split, dataset, part=(0, 1)):
-    """The batches from a step on, and the callbacks that they need.
-
-    With a `part`, that of these batches, for samplers whose batches are of one size.
-    """
+    """The batches from a step on, or a `part` of each, and the callbacks that they need."""
     batch, sizes = recipe.batch_size, (recipe.classes_per_batch, recipe.images_per_class)
     options, neighbours, callbacks = recipe.sampler_options, None, []
     if options.get("hard_neighbours"):
