@@ -5,7 +5,6 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GroupedConv2D
-from tfdml.models.backbones import check_colour, how_to_convert
 
 IMAGENET_MEAN = (123.0, 117.0, 104.0)  # of red, green and blue
 _NAMED = 5  # largest number of entries of a file listed in an error
@@ -64,14 +63,10 @@ def check_side(inputs, least, network):
     check(min(size) >= least, expectation, size=size)
 
 
-def read_weights(inputs, weights, backbone):
+def read_weights(weights):
     """{name: array} of the .npz file of a backbone of `CONVERTED`; without `weights` none."""
-    check_colour(inputs.shape, weights)
     if weights is None:
         return {}
-    if weights == "imagenet":
-        cause = f"the ImageNet weights of {backbone} are an .npz file"
-        raise FileNotFoundError(f"{cause}: {how_to_convert(backbone)}")
     try:
         with np.load(weights) as file:
             return dict(file)

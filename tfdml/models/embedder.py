@@ -1,5 +1,4 @@
 import importlib
-import os
 import warnings
 
 import keras
@@ -20,6 +19,8 @@ from tfdml.models.backbones import (
     MOST_DIMENSIONS,
     POOLED,
     POOLINGS,
+    check_colour,
+    check_weights,
     is_pretrained,
     most_levels,
 )
@@ -96,14 +97,10 @@ def build_embedder(
     frozen = is_pretrained(backbone, weights) if freeze_batch_norm is None else freeze_batch_norm
     check_bool(mirror=mirror, freeze_batch_norm=frozen)
     check_pooling(backbone, pooling)
-    named = backbone not in BACKBONES
-    expectation = f"`weights` must be None: {backbone} has its own"
-    check(weights is None or not named, expectation, weights=weights)
-    if weights not in (None, "imagenet") and not os.path.isfile(weights):
-        expectation = "`weights` must be an existing file"
-        raise FileNotFoundError(f"{expectation}. Received: weights={weights!r}")
+    check_weights(backbone, weights)
+    check_colour(input_shape, weights, backbone)
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
-    if named:
+    if backbone not in BACKBONES:
         found, name = named_features(backbone, inputs, pooling)
         features = [found]
     else:

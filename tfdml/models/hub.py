@@ -13,7 +13,6 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GeneralizedMean
-from tfdml.models.backbones import check_colour
 
 _MASK = "mask_token"  # of training on masked images
 _Layer: Any = layers.Layer
@@ -93,7 +92,6 @@ def named_features(backbone, inputs, pooling=None):
     kind, _, name = backbone.partition(":")
     shape = tuple(inputs.shape[1:])
     if kind == "hub":
-        check_colour(shape, None, backbone)
         network, scale, offset = _preset(name, shape)
         x = layers.Rescaling(scale, offset, name="preset_colours")(inputs)
     else:

@@ -16,7 +16,7 @@ from tfdml.checks import check, check_bool, check_integer, check_keras, check_op
 from tfdml.command_line import as_yaml
 from tfdml.files import check_writable, identity, read_text, write_text
 from tfdml.losses.index import check_loss
-from tfdml.models.backbones import how_to_convert
+from tfdml.models.backbones import check_weights
 from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
@@ -41,7 +41,7 @@ def check_files(recipe, starts=True):
     if recipe.data_dir is None or os.path.exists(recipe.data_dir):
         # If not, loading says first what the images are.
         if starts:
-            _check_weights(recipe)
+            check_weights(recipe.backbone, recipe.weights)
         preprocessing_of(vars(recipe), recipe.mean_image)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = set()
@@ -64,22 +64,6 @@ def check_model(recipe):
     """Checks options of the loss and the network. Imports TensorFlow."""
     import_tensorflow()
     runs.check_network(recipe)
-
-
-def _check_weights(recipe):
-    """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
-    none = "`weights` must be null for small_cnn, which has none, and for presets and functions"
-    others = recipe.backbone != "small_cnn" and ":" not in recipe.backbone
-    recipe.check(recipe.weights is None or others, none)
-    hint = how_to_convert(recipe.backbone)  # of backbones without weights in Keras
-    named = None if hint else "imagenet"
-    recipe.check(
-        recipe.weights in (None, named) or os.path.isfile(recipe.weights),
-        f"`weights` must be an existing file{': ' if hint else ''}{hint}",
-    )
-    if recipe.weights and hint:
-        converted = recipe.weights.endswith(".npz")
-        recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")
 
 
 @dataclasses.dataclass
