@@ -87,8 +87,7 @@ def best_setting(row):
     """The setting {name: value} of the best trial of a row; empty if it has no ranges.
 
     The settings of a trial follow from the table, its number and the scores of those before, so
-    that a search which stopped goes on as if it had not. A trial whose mean over the folds so far
-    is below the median of the others is not trained on.
+    that a search which stopped goes on as if it had not.
     """
     if not row.ranges:
         return {}

@@ -53,11 +53,7 @@ class TapeModel(keras.Model):
 
 
 def embed_in_pieces(embedder, images, size):
-    """Embeddings of all images in training mode, `size` at a time and without gradients.
-
-    The random seeds and statistics of the embedder are as before afterwards, so that
-    `gradients_in_pieces` draws the same dropout.
-    """
+    """Embeddings in training mode, `size` at a time, without gradients and changes of state."""
     state = [variable for variable in embedder.variables if not variable.trainable]
     before = [tf.identity(variable.value) for variable in state]
     (output,) = embedder.outputs
@@ -68,7 +64,7 @@ def embed_in_pieces(embedder, images, size):
         return piece + 1, tf.concat([rows, new], axis=0)
 
     rows = _loop(images, size, embed, tf.zeros((0, dim), output.dtype), tf.TensorShape([None, dim]))
-    with tf.control_dependencies([rows]):
+    with tf.control_dependencies([rows]):  # `gradients_in_pieces` draws the same dropout
         for variable, value in zip(state, before, strict=True):
             variable.assign(value)
     return rows

@@ -20,12 +20,12 @@ from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_images import load_images
 from tfdml.runs.scoring.scored_model import completed, find_model
 from tfdml.runs.task_options import Retrieval
-from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes
+from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes, warmup
 from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept
 from tfdml.serving.versions import megabytes, new_version, next_version, versions_of
 
-_BY_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
+_BY_WRITER = (warmup.FILE, metadata.FILE)  # written for every version
 
 
 def assets_of(dataset):

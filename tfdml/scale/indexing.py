@@ -219,8 +219,7 @@ def _train(made, path, collection, about):
 def _fill(collection, work, whole):
     """Writes an index with all rows to the folder `whole`.
 
-    An index with cells is saved in parts of some shards, which are merged on disk; another one
-    grows in memory and is saved from time to time. Files are named by the shards added so far.
+    One with cells is saved in parts, which are merged on disk; another one grows in memory.
     """
     trained = str(work / _TRAINED)
     index = faiss.read_index(trained)
