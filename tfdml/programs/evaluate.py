@@ -1,15 +1,9 @@
 """Scores an exported embedder, or a folder of one, on classes that it was not trained on.
 
-    tfdml-evaluate saved_models/glyphs_lifted
     tfdml-evaluate runs/glyphs_lifted --report report
-    tfdml-evaluate saved_models/glyphs_lifted --export saved_models/glyphs_int8 \
-        --export_options.precision int8
     tfdml-evaluate saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
-    tfdml-evaluate saved_models/glyphs_pddm --rank_by similarity
-    tfdml-evaluate saved_models/glyphs_lifted --gallery collection
     tfdml-evaluate ncm saved_models/glyphs_lifted --shots 5
     tfdml-evaluate compare runs/glyphs_lifted runs/glyphs_pddm
-    tfdml-evaluate saved_models/glyphs_lifted --embeddings glyphs.npz
     tfdml-evaluate --embeddings made_by_anything.npz
 
 The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm`, `zero_shot`,
