@@ -51,7 +51,7 @@ def how_to_convert(backbone):
 def check_weights(backbone, weights):
     """Rejects weights that a backbone does not take, and files that there are not."""
     takes = backbone != "small_cnn" and ":" not in backbone
-    expectation = "`weights` must be None for small_cnn, presets and functions, which have theirs"
+    expectation = "`weights` must be None for small_cnn, presets and functions"
     check(weights is None or takes, expectation, weights=weights, backbone=backbone)
     hint = how_to_convert(backbone)  # of those without weights in Keras
     if weights in (None, None if hint else "imagenet"):
