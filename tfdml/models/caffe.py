@@ -79,7 +79,10 @@ def read_weights(weights):
 
 def assign_weights(variables, arrays, path):
     """Assigns arrays of a file to the variables of the same names, all of them, and shapes."""
-    differ = [name for name in {**variables, **arrays} if not _fits(variables, arrays, name)]
+    wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+    found = {name: array.shape for name, array in floats.items() if np.isfinite(array).all()}
+    differ = [name for name in {**wanted, **arrays} if wanted.get(name) != found.get(name, "none")]
     more = [f"{len(differ) - _NAMED} more"] if len(differ) > _NAMED else []
     check(
         not differ,
@@ -90,11 +93,3 @@ def assign_weights(variables, arrays, path):
     )
     for name, variable in variables.items():
         variable.assign(arrays[name])
-
-
-def _fits(variables, arrays, name):
-    if name not in variables or name not in arrays:
-        return False
-    array = arrays[name]
-    is_same = array.shape == tuple(variables[name].shape)
-    return is_same and array.dtype.kind == "f" and np.isfinite(array).all()
