@@ -123,13 +123,10 @@ def write_next(served, out, trained, images=None, **known):
     if lost := [name for name in stated if name not in served.signatures]:
         how = "export it by tfdml-evaluate, as before, to have them"
         warnings.warn(f"without {' and '.join(lost)} of {trained}: {how}", stacklevel=2)
-    known = {
-        "recipe": exported.recipe_in(before) or None,
-        "trained_classes": before.get("trained_classes") or None,
-        **known,
-    }
+    kept = ["recipe", "trained_classes"]
     if served.dim == before.get("dimension"):  # scores hold only for all levels
-        known["scores"] = before.get("scores")
+        kept.append("scores")
+    known = {**{name: before.get(name) for name in kept}, **known}
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
     assets = {file.name: file.read_bytes() for file in files if file.name not in _BY_WRITER}
     return served.write(next_version(out), assets=assets, metadata=known, images=images)
