@@ -83,7 +83,9 @@ def source_of(run):
 
 def classes_before(recipe):
     """Names of the classes of its dataset that the run of `init_from` was trained on."""
-    folder = source_of(recipe.init_from).parent if recipe.init_from else RUNS
+    if not recipe.init_from:
+        return []
+    folder = source_of(recipe.init_from).parent
     config = folder / "config.yaml"
     if not config.is_file() or read_settings(config).get("dataset") != recipe.dataset:
         return []
