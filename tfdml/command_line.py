@@ -106,6 +106,11 @@ class Settings:
             default = getattr(type(self), name, None)
             self.check(False, expectation.format(name=name, default=default))
 
+    def check_rules(self, *rules):
+        """As `check_default`, of the rules (whether it applies, names, expectation) that apply."""
+        for applies, names, expectation in rules:
+            self.check_default(names if applies else (), expectation)
+
     def changed(self, names):
         """The names, of those given, of the settings that are not at their defaults."""
         # A dataclass keeps its defaults as attributes of the class, except those of dicts.
@@ -123,9 +128,9 @@ class Parser(jsonargparse.ArgumentParser):
     Its docstring and those of its bases describe the fields, with lists of `names` filled in. What
     has no default is given by its place, or as a flag unless `as_positional`. The value of a field
     of texts is taken as it is given, whatever it is in YAML. A dataclass may name fields in
-    attributes of the class: `paths`, whose `~` is expanded; `nullable`, which the flag `null`
-    leaves out; `omissible`, which are given by their place or are None; and `options_of`, which has
-    the dataclass of fields of options.
+    attributes of the class: `paths`, whose `~` is expanded and which the flag `null` leaves out;
+    `omissible`, which are given by their place or are None; and `options_of`, which has the
+    dataclass of fields of options.
     """
 
     def __init__(
@@ -179,7 +184,7 @@ class Parser(jsonargparse.ArgumentParser):
         if not named:
             return False
         name, option = named.groups()
-        if value == "null" and name in getattr(self._settings, "nullable", ()):
+        if value == "null" and name in getattr(self._settings, "paths", ()):
             return False
         kind, options = self._types.get(name), getattr(self._settings, "options_of", {})
         if option and name not in options:

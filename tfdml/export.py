@@ -125,14 +125,10 @@ def export_again(settings, options, run, trained, out):
     nearest = serving.nearest
     for folder in filter(None, (settings.classes, settings.gallery)):
         nearest.images_of(folder)  # raises before the model is read
-    before = read_metadata(trained)
     kept = {"levels": settings.levels, "dims": settings.dims}
-    whole = before.get("dimension") if before.get("levels") == 1 else None
-    levels = before.get("levels") if settings.levels is None else settings.levels
-    parts = {"levels": levels, "dims": whole if settings.dims is None else settings.dims}
     model = runs.exporting.load_run(run, trained)
-    served = runs.exporting.serve_run(model, trained, options=options, **parts)
-    known, stored = {}, before.get("precision") or "float32"
+    served = runs.exporting.serve_run(model, trained, options=options, **kept)
+    known, stored = {}, read_metadata(trained).get("precision") or "float32"
     if settings.score and options.precision not in ("float32", stored):
         known = rounding_scores(served, trained, **kept)
     if settings.classes:

@@ -157,7 +157,6 @@ class Work:
     """
 
     paths: ClassVar = ("place", "image")
-    nullable: ClassVar = ("image",)
     options_of: ClassVar = {"terms": Licence}
 
     name: str | None = None
@@ -228,7 +227,7 @@ def test_values_of_other_options_are_read_as_yaml(tmp_path):
     assert work("--config", file) == Work(options={"a": 1e-3, "b": "1e-3", "c": True})
 
 
-def test_null_leaves_out_what_a_file_states_where_the_class_says_so(tmp_path):
+def test_null_leaves_out_a_path_that_a_file_states(tmp_path):
     file = tmp_path / "file.yaml"
     file.write_text("name: x\nimage: mean.npy\n")
     assert work("--config", file, "--image", "null", "--name", "null") == Work("null")

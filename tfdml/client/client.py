@@ -309,10 +309,8 @@ def _rows_in(outputs, task, count):
 
 def _plain(value):
     """A value of an answer as Python has it: texts, numbers, or lists of them."""
-    found = np.asarray(value).tolist()
-    if isinstance(found, list):
-        return [each.decode() if isinstance(each, bytes) else each for each in found]
-    return found.decode() if isinstance(found, bytes) else found
+    found = np.asarray(value)
+    return (np.char.decode(found.astype(bytes)) if found.dtype.kind in "SO" else found).tolist()
 
 
 def connect(address, files, *, connections, **settings):

@@ -89,7 +89,7 @@ def check_rows(rows):
             try:
                 check_files(recipe)
                 check_model(recipe)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OSError) as error:
                 where = "".join(f", {name} {value}" for name, value in changed.items())
                 raise ValueError(f"{row.table.name}, row {row.name}{where}: {error}") from None
 

@@ -14,11 +14,7 @@ PLACE = re.compile(rf"^<!-- results: (\S+)([^\n]*) -->\n(.*?)^{END}$", re.MULTIL
 
 
 def write_page(page, place, table):
-    """Keeps the results of a table beside a page, and writes the tables of all results in it.
-
-    docs/experiments.md shows the lines between which they stand. A page is begun with those of the
-    `place`, if there is none.
-    """
+    """Keeps the results of a table beside a page, which it may begin, and writes its tables."""
     begun = f"# {table.name}\n\n<!-- results: {' '.join(place)} -->\n{END}\n"
     text = read_text(page) if page.exists() else begun
     expectation = f"{page} must have a line `<!-- results: TABLE -->` and later `{END}`"

@@ -70,10 +70,10 @@ def scored(lines):
 
 
 def differences(table, rows):
-    """{row: its difference to the baseline} in the first score, of rows with the same seeds.
+    """{row: its difference to the baseline} in the first score, of means over the seeds.
 
-    A value of a query is its mean over the seeds; the interval is of a bootstrap over whole
-    classes, and p of Wilcoxon's signed-rank test over the means of classes, times Holm's factor.
+    The interval is of a bootstrap over whole classes, p of Wilcoxon's signed-rank test over the
+    means of classes, times Holm's factor.
     """
     score, baseline = table.score[0], table.baseline or next(iter(table.rows))
     queries = {row.name: of for row in rows if (of := _queries(row, score)) is not None}
@@ -182,7 +182,9 @@ def plot(table, lines, path):
     from matplotlib.figure import Figure
 
     groups = [
-        (name, of) for name, ranked_by, of in _groups(table, lines) if ranked_by == "distance"
+        (name, of)
+        for (name, _, ranked_by), of in _groups(table, lines).items()
+        if ranked_by == BY_DISTANCE
     ]
     figure = Figure(figsize=(8, 1.5 + 0.3 * len(groups)), layout="constrained")
     axes = figure.subplots()

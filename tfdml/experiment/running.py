@@ -40,21 +40,14 @@ def run(rows, jobs):
     """Runs the rows, so many at once; returns a sentence for each that failed."""
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
     spawned = multiprocessing.get_context("spawn")
-    began, before = time.monotonic(), sum(map(done, rows))
-    bar = tqdm(desc="Trainings", total=sum(map(trainings, rows)), initial=before, disable=None)
-    estimated, failures = False, []
+    total, before, failures = sum(map(trainings, rows)), sum(map(done, rows)), []
+    bar = tqdm(desc="Trainings", total=total, initial=before, disable=None)
     with ProcessPoolExecutor(jobs, spawned, _end_with, (os.getpid(),)) as workers, bar:
         try:
             futures = {workers.submit(run_row, row) for row in rows}
             while futures:
                 ended, futures = wait(futures, timeout=POLL)
-                finished = sum(map(done, rows))
-                bar.update(finished - bar.n)
-                if not estimated and before < finished < bar.total:
-                    estimated = True
-                    each = (time.monotonic() - began) / (finished - before)
-                    left = bar.total - finished
-                    bar.write(f"About {each * left / 3600:.2g} hours for {left} more trainings")
+                bar.update(sum(map(done, rows)) - bar.n)
                 failures += [str(future.exception()) for future in ended if future.exception()]
         except BaseException:
             workers.shutdown(wait=False, cancel_futures=True)
@@ -94,8 +87,7 @@ def best_setting(row):
     """The setting {name: value} of the best trial of a row; empty if it has no ranges.
 
     The settings of a trial follow from the table, its number and the scores of those before, so
-    that a search which stopped goes on as if it had not. A trial whose mean over the folds so far
-    is below the median of the others is not trained on.
+    that a search which stopped goes on as if it had not.
     """
     if not row.ranges:
         return {}

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 
-from tfdml import losses, runs
+from tfdml import evaluation, losses, runs
 from tfdml.checks import check
 from tfdml.command_line import as_yaml
 from tfdml.files import locked, naming, read_text, write_text
@@ -105,6 +105,9 @@ class Row:
     def once(self, path, own, make):
         """The lines that `make` returns, kept in a file; those of the file if it exists."""
         if not path.exists():
+            import keras  # which programs that look for results do not wait for
+
+            keras.utils.clear_session()
             began = time.perf_counter()
             scored = make()
             common = {"seconds": round(time.perf_counter() - began, 1), **_made_by()}
@@ -142,11 +145,6 @@ def _made_by():
 
 def _validated(recipe, fold, names):
     """The line of the scores of a fold; 0 for each if the training diverges."""
-    import keras
-
-    from tfdml.evaluation import retrieval_scores
-
-    keras.utils.clear_session()
     images = _images_of(_without_objective(recipe), fold)
     run = runs.prepare(recipe, images=images)
     line = {"classes": "validation", "ranked_by": BY_DISTANCE}
@@ -156,7 +154,7 @@ def _validated(recipe, fold, names):
         print(error)
         return [{**line, **dict.fromkeys(names, 0.0)}]
     embeddings = runs.embed_scored(run.trained, run.seen)
-    return [{**line, **retrieval_scores(embeddings, images.test.labels)}]
+    return [{**line, **evaluation.retrieval_scores(embeddings, images.test.labels)}]
 
 
 def _without_objective(recipe):
@@ -176,9 +174,6 @@ def _images_of(settings, fold):
 
 def _trained(recipe, options):
     """Lines of the scores of a run, which is begun, goes on or is complete."""
-    import keras
-
-    keras.utils.clear_session()
     folder = RUNS / recipe.run
     if _needs_images(recipe, options):
         scored = [_exported(recipe)]
@@ -193,10 +188,9 @@ def _trained(recipe, options):
             given |= {name: options[name] for name in options.keys() & {"k"}}
         else:
             given |= options
-            levels, weights = run["levels"], options.get("level_weights", [])
-            given["level_weights"] = weights if len(weights) == levels else [1] * levels
-            if levels == 1:
-                del given["level_weights"]
+            weights = given.pop("level_weights", [])
+            if (levels := run["levels"]) > 1:
+                given["level_weights"] = weights if len(weights) == levels else [1] * levels
         evaluate.main([*map(str, scored), *_flags_of(given)])
         found = json.loads(read_text(out))
         untrained = {"untrained": run["untrained"]["recall@1"]}

@@ -21,9 +21,9 @@ def alexnet(inputs, weights=None, levels=1):
     """
     check_side(inputs, 39, "AlexNet")
     size = tuple(inputs.shape[1:3])
-    fits = weights in (None, "imagenet") or size == (227, 227)
+    fits = weights is None or size == (227, 227)
     check(fits, "pretrained weights of AlexNet need images of 227 × 227 pixels", size=size)
-    arrays = read_weights(inputs, weights, "alexnet")
+    arrays = read_weights(weights)
     features = _features(inputs)
     if weights is not None:
         load_arrays(keras.Model(inputs, features), arrays, weights)

@@ -5,11 +5,7 @@ All take `inputs`, (batch, height, width, 3) floats in [0, 255]; `weights`, None
 the final features only, 2 to add an exit at about 2/3 of the depth, 3 to add one at 1/3 as well.
 They return a list of (batch, features) tensors, from the shallowest level to the deepest. The
 moving averages of their batch normalisation have momentum 0.9, as in `small_cnn`: with Keras' 0.99
-and 0.999 the initial values outlast a short training. They raise
-
-    OSError: If Keras cannot download the weights.
-    ValueError: If weights are given for images without 3 channels, or the file does not have the
-        weights of this network.
+and 0.999 the initial values outlast a short training.
 """
 
 import math
@@ -18,7 +14,6 @@ import warnings
 from keras import applications, layers
 
 from tfdml.layers import Dropout, FusedBatchNormalization
-from tfdml.models.backbones import check_colour
 from tfdml.models.caffe import centred_images, exit_features
 
 _IMAGENET_MEANS, _IMAGENET_DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -68,7 +63,6 @@ def _in_unit_range(images):
 
 
 def _features(application, name, images, weights, levels, exits, side="output"):
-    check_colour(images.shape, weights)
     try:
         with warnings.catch_warnings():
             # Convolutions take images of any size: the weights for 224 pixels are the right ones.

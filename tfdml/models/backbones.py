@@ -1,5 +1,7 @@
 """Tables of the backbones by name, readable without Keras."""
 
+import os
+
 from tfdml.checks import check, unknown_name
 
 # Names for `--backbone` and `build_embedder`: name -> (module of this package with a function of
@@ -44,6 +46,20 @@ def how_to_convert(backbone):
     if backbone not in CONVERTED:
         return ""
     return f"python tools/convert_{backbone}.py makes it of what docs/reproduce.md links to"
+
+
+def check_weights(backbone, weights):
+    """Rejects weights that a backbone does not take, and files that there are not."""
+    takes = backbone != "small_cnn" and ":" not in backbone
+    expectation = "`weights` must be None for small_cnn, presets and functions"
+    check(weights is None or takes, expectation, weights=weights, backbone=backbone)
+    hint = how_to_convert(backbone)  # of those without weights in Keras
+    if weights in (None, None if hint else "imagenet"):
+        return
+    kind = f"a converted .npz file: {hint}" if hint else "an existing file"
+    if not os.path.isfile(weights):
+        raise FileNotFoundError(f"`weights` must be {kind}. Received: weights={weights!r}")
+    check(not hint or str(weights).endswith(".npz"), f"`weights` must be {kind}", weights=weights)
 
 
 def check_colour(image_shape, weights, backbone=""):

@@ -5,7 +5,6 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GroupedConv2D
-from tfdml.models.backbones import check_colour, how_to_convert
 
 IMAGENET_MEAN = (123.0, 117.0, 104.0)  # of red, green and blue
 _NAMED = 5  # largest number of entries of a file listed in an error
@@ -64,14 +63,10 @@ def check_side(inputs, least, network):
     check(min(size) >= least, expectation, size=size)
 
 
-def read_weights(inputs, weights, backbone):
+def read_weights(weights):
     """{name: array} of the .npz file of a backbone of `CONVERTED`; without `weights` none."""
-    check_colour(inputs.shape, weights)
     if weights is None:
         return {}
-    if weights == "imagenet":
-        cause = f"the ImageNet weights of {backbone} are an .npz file"
-        raise FileNotFoundError(f"{cause}: {how_to_convert(backbone)}")
     try:
         with np.load(weights) as file:
             return dict(file)
@@ -84,7 +79,10 @@ def read_weights(inputs, weights, backbone):
 
 def assign_weights(variables, arrays, path):
     """Assigns arrays of a file to the variables of the same names, all of them, and shapes."""
-    differ = [name for name in {**variables, **arrays} if not _fits(variables, arrays, name)]
+    wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
+    floats = {name: array for name, array in arrays.items() if array.dtype.kind == "f"}
+    found = {name: array.shape for name, array in floats.items() if np.isfinite(array).all()}
+    differ = [name for name in {**wanted, **arrays} if wanted.get(name) != found.get(name, "none")]
     more = [f"{len(differ) - _NAMED} more"] if len(differ) > _NAMED else []
     check(
         not differ,
@@ -95,11 +93,3 @@ def assign_weights(variables, arrays, path):
     )
     for name, variable in variables.items():
         variable.assign(arrays[name])
-
-
-def _fits(variables, arrays, name):
-    if name not in variables or name not in arrays:
-        return False
-    array = arrays[name]
-    is_same = array.shape == tuple(variables[name].shape)
-    return is_same and array.dtype.kind == "f" and np.isfinite(array).all()

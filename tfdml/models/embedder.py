@@ -1,10 +1,9 @@
 import importlib
-import os
 import warnings
 
 import keras
-import numpy as np
 
+from tfdml import evaluation
 from tfdml.checks import (
     check,
     check_bool,
@@ -20,6 +19,8 @@ from tfdml.models.backbones import (
     MOST_DIMENSIONS,
     POOLED,
     POOLINGS,
+    check_colour,
+    check_weights,
     is_pretrained,
     most_levels,
 )
@@ -96,14 +97,10 @@ def build_embedder(
     frozen = is_pretrained(backbone, weights) if freeze_batch_norm is None else freeze_batch_norm
     check_bool(mirror=mirror, freeze_batch_norm=frozen)
     check_pooling(backbone, pooling)
-    named = backbone not in BACKBONES
-    expectation = f"`weights` must be None: {backbone} has its own"
-    check(weights is None or not named, expectation, weights=weights)
-    if weights not in (None, "imagenet") and not os.path.isfile(weights):
-        expectation = "`weights` must be an existing file"
-        raise FileNotFoundError(f"{expectation}. Received: weights={weights!r}")
+    check_weights(backbone, weights)
+    check_colour(input_shape, weights, backbone)
     inputs = keras.Input(tuple(map(int, input_shape)), name="images")
-    if named:
+    if backbone not in BACKBONES:
         found, name = named_features(backbone, inputs, pooling)
         features = [found]
     else:
@@ -201,10 +198,7 @@ def first_dims(embedder, dims):
     check(number_of_levels(embedder) == 1, "`embedder` must have one level", dims=dims)
     width = embedder.output_shape[-1]
     check(dims <= width, "`dims` must not exceed the embedding", dims=dims, embedding_dim=width)
-    rows = embedder.output[:, :dims]
-    if isinstance(embedder.layers[-1], UnitLength):
-        rows = UnitLength(dtype="float32", name="unit_length_of_first")(rows)
-    return keras.Model(embedder.input, rows, name=embedder.name)
+    return _ending_in(embedder, embedder.output[:, :dims], "unit_length_of_first")
 
 
 def with_projection(embedder, kernel, bias):
@@ -222,8 +216,13 @@ def with_projection(embedder, kernel, bias):
     layer = keras.layers.Dense(len(bias), dtype="float32", name="projection")
     rows = layer(embedder.output)
     layer.set_weights([kernel, bias])
+    return _ending_in(embedder, rows, "unit_length_of_projection")
+
+
+def _ending_in(embedder, rows, name):
+    """The embedder of rows behind its own, of unit length if these are."""
     if isinstance(embedder.layers[-1], UnitLength):
-        rows = UnitLength(dtype="float32", name="unit_length_of_projection")(rows)
+        rows = UnitLength(dtype="float32", name=name)(rows)
     return keras.Model(embedder.input, rows, name=embedder.name)
 
 
@@ -254,15 +253,12 @@ def start_head(embedder, features):
     """Makes the embeddings of an embedder the first principal components of its features.
 
     A head that starts at random ranks worse than the features, and has to learn first what they
-    know. One of more numbers than the features stays as it is.
+    know. One of more numbers than the features, or no fewer than their rows, stays as it is.
     """
     layer = embedder.get_layer("embedding")
     width, dim = layer.kernel.shape
-    if dim <= width:
-        mean = features.mean(axis=0)
-        _, components = np.linalg.eigh(np.cov(features, rowvar=False))  # the first come last
-        kernel = components[:, : -dim - 1 : -1]
-        layer.set_weights([kernel, -mean @ kernel])
+    if dim <= min(width, len(features) - 1):
+        layer.set_weights(evaluation.fit_pca(features, dim))
 
 
 def _head(embedder):

@@ -315,11 +315,7 @@ class EmbeddingModel(Base):
 
 
 def model_of_head(model):
-    """The `EmbeddingModel` of the `head_of` a compiled one, to train it on features.
-
-    It has the weights, the loss and the optimizer of the whole, of which only the head may be
-    trainable, so that the whole can be saved, and trained on, at any step.
-    """
+    """The `EmbeddingModel` of the head of a compiled one, with its weights, loss and optimizer."""
     head = EmbeddingModel(head_of(model.embedder))
     # Without that of the class, which takes no loss of another model.
     super(EmbeddingModel, head).compile(optimizer=model.optimizer, loss=model.loss)

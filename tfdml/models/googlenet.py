@@ -39,7 +39,7 @@ def googlenet(inputs, weights=None, levels=1):
         left to the caller.
     """
     check_side(inputs, 31, "GoogLeNet")
-    arrays = read_weights(inputs, weights, "googlenet")
+    arrays = read_weights(weights)
     variant = str(arrays.pop("variant", "bvlc"))
     check_one_of(("bvlc", "torchvision"), variant=variant)
     features = _features(inputs, variant == "bvlc", levels)

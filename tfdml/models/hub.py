@@ -13,7 +13,6 @@ from keras import layers, ops
 
 from tfdml.checks import check
 from tfdml.layers import GeneralizedMean
-from tfdml.models.backbones import check_colour
 
 _MASK = "mask_token"  # of training on masked images
 _Layer: Any = layers.Layer
@@ -22,10 +21,7 @@ _SIZES = ("image_shape", "input_shape", "position_embedding_shape")
 
 @keras.saving.register_keras_serializable("tfdml")
 class PartlyFrozen(layers.Wrapper):
-    """A model whose frozen layers stay frozen where it is saved: those of KerasHub forget it.
-
-    So do its adapters of a rank, which the layers with the numbers `adapted` have.
-    """
+    """A model that is saved with its frozen layers and its adapters: those of KerasHub are not."""
 
     def __init__(self, layer, frozen=(), adapted=(), rank=None, **kwargs):
         super().__init__(layer, **kwargs)
@@ -63,20 +59,11 @@ class PartlyFrozen(layers.Wrapper):
 
 
 def add_adapters(embedder, rank):
-    """Gives a frozen backbone of an embedder adapters (LoRA), low-rank changes of its kernels.
-
-    They stand at the queries and values of the attention of a preset, and at all `Dense` and
-    `EinsumDense` layers of the network of a function. The backbone stays as it is.
-
-    Args:
-        embedder: An embedder of `build_embedder` by a preset or a function.
-        rank: Of the changes.
-
-    Raises:
-        ValueError: If the backbone has no such layers.
+    """Gives the frozen backbone of an embedder adapters, low-rank changes of its kernels.
 
     Source:
         Hu et al. LoRA: low-rank adaptation of large language models. ICLR 2022.
+        Differs: of presets as KerasHub places them, of functions at all dense layers.
     """
     wrapper = wrapper_of(embedder)
     names = getattr(wrapper.layer, "default_lora_layer_names", lambda: None)()
@@ -100,25 +87,11 @@ def named_features(backbone, inputs, pooling=None):
     """(batch, features) floats of images in [0, 255] by a network, and what the network is called.
 
     A preset scales the colours as its image converter does, and its position embeddings are resized
-    to the images, bicubically.
-
-    Args:
-        backbone: `hub:PRESET`, a name, handle or folder of KerasHub; or `module:function`, which
-            returns a `keras.Model` for the (height, width, channels) of images in [0, 255].
-        inputs: (batch, height, width, channels) symbolic floats.
-        pooling: Of tokens `"class"`, `"average"` of the patches, or `"class+average"`, both side by
-            side; of maps `"average"` or `"average+max"`, their sum; of either `"gem"`. None for the
-            class token if there is one, else the average. A network that pools takes none.
-
-    Raises:
-        ImportError: If KerasHub is not installed, or there is no such module.
-        ValueError: If there is no such preset or function, the patches do not divide the images,
-            or the network has no such pooling.
+    to the images, bicubically. A network that pools takes no `pooling`.
     """
     kind, _, name = backbone.partition(":")
     shape = tuple(inputs.shape[1:])
     if kind == "hub":
-        check_colour(shape, None, backbone)
         network, scale, offset = _preset(name, shape)
         x = layers.Rescaling(scale, offset, name="preset_colours")(inputs)
     else:

@@ -20,7 +20,6 @@ def build_loss_layers(layers, model, trained):
             "loss of its own, or a copy with the weights, copy.deepcopy(loss)"
         )
         check(owner() is model, expectation, layer=layer.name)
-    trained = _without_underscores(trained)
     for name, layer in _named(layers):
         if not layer.built:
             layer.build(model.embedder.output_shape)
@@ -41,13 +40,12 @@ def weights_of(layers):
 def weights_in_file(store):
     """As `weights_of`, the layers that an `EmbeddingModel` has in the file that Keras reads."""
     names = getattr(store, "h5_file", {}).get("layers", {})
-    found = {name: dict(store.get(f"layers/{name}")) for name in names}
+    found = {name.replace("_", ""): dict(store.get(f"layers/{name}")) for name in names}
     return {name: weights for name, weights in found.items() if weights}  # not the embedder
 
 
 def check_shapes_in_file(layers, weights):
     """Raises a ValueError if layers have other shapes than the weights of a file."""
-    weights = _without_underscores(weights)
     for name, layer in _named(layers):
         if name in weights:
             check_shapes_of_weights(layer, weights[name])
@@ -62,10 +60,6 @@ def check_shapes_of_weights(layer, weights):
         "; to start anew: EmbeddingModel(model.embedder)"
     )
     check(needed == trained, expectation, loss=needed, trained=trained)
-
-
-def _without_underscores(weights):
-    return {name.replace("_", ""): each for name, each in weights.items()}
 
 
 def _named(layers):

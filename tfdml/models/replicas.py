@@ -15,9 +15,8 @@ def fit_replicas(
     """As `EmbeddingModel.fit`, with a replica of the model on each device of a strategy.
 
     `keras.Model.fit` cannot train on several workers (keras-team/keras#20585), and takes a batch
-    before the first callback runs. Every worker calls this with the same model, built outside the
-    scope of the strategy, and with its rows of every batch, which its devices divide evenly.
-    Callbacks see `model`, which gets the state of the replicas after every epoch.
+    before the first callback runs. `batches` are the rows of this worker. Callbacks see `model`,
+    which gets the state of the replicas after every epoch.
     """
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)

@@ -1,6 +1,5 @@
 from keras import layers
 
-from tfdml.checks import check
 from tfdml.layers import FusedBatchNormalization
 from tfdml.models.caffe import exit_features
 
@@ -17,7 +16,6 @@ def small_cnn(inputs, weights=None, levels=1):
         NIPS 2016, section 4.1.1. Differs: no pooling after the last block, and the moving averages
         forget their initial values in a run of 100 steps; with Keras' 0.99 these still weigh 0.37.
     """
-    check(weights is None, "`small_cnn` has no pretrained weights", weights=weights)
     x, maps = layers.Rescaling(1 / 127.5, offset=-1.0)(inputs), []
     for block in range(1, 5):
         x = layers.Conv2D(64, 3, padding="same", use_bias=False, name=f"conv{block}")(x)

@@ -38,7 +38,9 @@ class TapeModel(keras.Model):
         *gradients, output_gradients = tape.gradient(scaled, [*variables, own])
         if self.micro_batch is not None:
             pieces = gradients_in_pieces(self.embedder, images, output_gradients, self.micro_batch)
-            gradients = _added(gradients, pieces)
+            rest = gradients[len(pieces) :]  # of the loss
+            own = zip(gradients, pieces, strict=False)
+            gradients = [*(piece if grad is None else grad + piece for grad, piece in own), *rest]
         self.optimizer.apply(gradients, variables)
         return self.compute_metrics(images, labels, embeddings, weights)
 
@@ -51,11 +53,7 @@ class TapeModel(keras.Model):
 
 
 def embed_in_pieces(embedder, images, size):
-    """Embeddings of all images in training mode, `size` at a time and without gradients.
-
-    The random seeds and statistics of the embedder are as before afterwards, so that
-    `gradients_in_pieces` draws the same dropout.
-    """
+    """Embeddings in training mode, `size` at a time, without gradients and changes of state."""
     state = [variable for variable in embedder.variables if not variable.trainable]
     before = [tf.identity(variable.value) for variable in state]
     (output,) = embedder.outputs
@@ -66,7 +64,7 @@ def embed_in_pieces(embedder, images, size):
         return piece + 1, tf.concat([rows, new], axis=0)
 
     rows = _loop(images, size, embed, tf.zeros((0, dim), output.dtype), tf.TensorShape([None, dim]))
-    with tf.control_dependencies([rows]):
+    with tf.control_dependencies([rows]):  # `gradients_in_pieces` draws the same dropout
         for variable, value in zip(state, before, strict=True):
             variable.assign(value)
     return rows
@@ -105,12 +103,3 @@ def _loop(images, size, body, start, shapes):
         shape_invariants=(tf.TensorShape([]), shapes),
         parallel_iterations=1,
     )[1]
-
-
-def _added(gradients, pieces):
-    """The gradients of all variables and, of the embedder's, those that came in pieces."""
-    rest = [None] * (len(gradients) - len(pieces))
-    return [
-        piece if gradient is None else gradient if piece is None else gradient + piece
-        for gradient, piece in zip(gradients, [*pieces, *rest], strict=True)
-    ]

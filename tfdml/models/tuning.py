@@ -101,22 +101,13 @@ def load_adapters(embedder, path):
 
 
 def check_memory(embedder, rows, copies):
-    """Raises a ValueError if a training of all weights surely does not fit in the memory.
-
-    Args:
-        embedder: An embedder of `build_embedder`.
-        rows: Images that a step computes at once.
-        copies: Numbers that the optimizer keeps of each weight.
-    """
+    """Checks that a training, whose optimizer has `copies` of each weight, may fit in memory."""
     weights = sum(int(np.prod(each.shape)) for each in embedder.trainable_variables)
-    known = [layer.output for layer in embedder._flatten_layers() if _is_kept(layer)]
-    maps = sum(int(np.prod(output.shape[1:])) for output in known if None not in output.shape[1:])
+    layers = (layer for layer in embedder._flatten_layers() if layer.trainable_variables)
+    layers = (layer for layer in layers if len(getattr(layer, "_inbound_nodes", ())) == 1)
+    shapes = [layer.output.shape[1:] for layer in layers]  # of what is kept for the gradient
+    maps = sum(int(np.prod(shape)) for shape in shapes if None not in shape)
     needed, memory = 4 * (weights * (2 + copies) + rows * maps), total_memory()
     flag = "--tune lora or head" if 4 * weights * (2 + copies) > memory / 2 else "--micro_batch"
     expectation = f"a full tuning must fit in the memory, {memory / 1e9:,.1f} GB: give {flag}"
     check(needed <= memory, expectation, needed=f"{needed / 1e9:,.1f} GB", images_at_once=rows)
-
-
-def _is_kept(layer):
-    """Whether the numbers of a layer of a graph are kept for the gradient."""
-    return layer.trainable_variables and len(getattr(layer, "_inbound_nodes", ())) == 1

@@ -1,15 +1,9 @@
 """Scores an exported embedder, or a folder of one, on classes that it was not trained on.
 
-    tfdml-evaluate saved_models/glyphs_lifted
     tfdml-evaluate runs/glyphs_lifted --report report
-    tfdml-evaluate saved_models/glyphs_lifted --export saved_models/glyphs_int8 \
-        --export_options.precision int8
     tfdml-evaluate saved_models/glyphs_lifted --dataset folder --data_dir photos --split all
-    tfdml-evaluate saved_models/glyphs_pddm --rank_by similarity
-    tfdml-evaluate saved_models/glyphs_lifted --gallery collection
     tfdml-evaluate ncm saved_models/glyphs_lifted --shots 5
     tfdml-evaluate compare runs/glyphs_lifted runs/glyphs_pddm
-    tfdml-evaluate saved_models/glyphs_lifted --embeddings glyphs.npz
     tfdml-evaluate --embeddings made_by_anything.npz
 
 The first word is the task: `retrieval`, if there is none, `one_per_class`, `ncm`, `zero_shot`,
@@ -61,10 +55,7 @@ def main(arguments=None):
 
 
 def prepare(options):
-    """The options with what the training states, the model, the images, and what is exported.
-
-    All is checked once, in the order of cost.
-    """
+    """The completed options, the model, the images and what is exported, checked by their cost."""
     model = scoring.find_model(options)
     options = scoring.completed(options, model)
     options = dataclasses.replace(options, out=str(score_files.path_of(options, model)))

@@ -63,10 +63,7 @@ def end_on_tensorflow(name):
 
 
 def fit(run):
-    """Trains to the last step; returns the scores of the untrained and the trained embedder.
-
-    Those of the untrained alone if there are no steps.
-    """
+    """Trains to the last step, if any; returns the scores before it and after it."""
     scores, steps, start = run.kept_scores(), run.recipe.steps, run.step
     if "trained" in scores and scores.get("steps") == steps:  # stopped in the export
         return scores

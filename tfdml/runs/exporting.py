@@ -20,12 +20,12 @@ from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_images import load_images
 from tfdml.runs.scoring.scored_model import completed, find_model
 from tfdml.runs.task_options import Retrieval
-from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes
+from tfdml.serving import Gallery, ServedModel, class_means, exported, metadata, runtimes, warmup
 from tfdml.serving.nearest import check_rows
 from tfdml.serving.options import TOP, export_options, options_kept
 from tfdml.serving.versions import megabytes, new_version, next_version, versions_of
 
-_BY_WRITER = ("tf_serving_warmup_requests", metadata.FILE)  # written for every version
+_BY_WRITER = (warmup.FILE, metadata.FILE)  # written for every version
 
 
 def assets_of(dataset):
@@ -56,10 +56,7 @@ def export_head(embedder, path, training):
 
 
 def load_run(run, trained):
-    """The model at the last checkpoint of a run's folder, which exported the version `trained`.
-
-    A ValueError states that the run was trained further than the version.
-    """
+    """The model at the last checkpoint of a run's folder, which exported the version `trained`."""
     checkpoint = run / CHECKPOINT
     expectation = f"{trained} has components of `pca` alone: give the version that its run exported"
     check("projection" not in metadata.read_metadata(trained), expectation)
@@ -77,9 +74,13 @@ def load_run(run, trained):
 def serve_run(model, trained, levels=None, options=None, dims=None, projection=None):
     """The `ServedModel` of a run, which reads images as the version that it exported, `trained`.
 
-    It keeps the shallowest `levels`, or of a model of one level the first `dims`; all if None.
+    It keeps the shallowest `levels`, or of a model of one level the first `dims`; those of the
+    version if None.
     """
-    embedder = in_float32(model.embedder)
+    embedder, before = in_float32(model.embedder), metadata.read_metadata(trained)
+    levels = before.get("levels") if levels is None else levels
+    if dims is None and before.get("levels") == 1:
+        dims = before.get("dimension")
     if levels not in (None, number_of_levels(embedder)):
         embedder = first_levels(embedder, levels)
     if dims not in (None, embedder.output_shape[-1]):
@@ -103,10 +104,7 @@ def run_of(version):
 
 
 def check_same_run(out, trained):
-    """Raises a FileExistsError if a folder holds versions of another run than `trained`.
-
-    A run that was trained further is the same.
-    """
+    """Raises a FileExistsError if a folder holds versions of another run than `trained`."""
     settings = _settings_of(trained)
     for other in versions_of(out).values():
         if _settings_of(other) != settings:
@@ -119,34 +117,23 @@ def _settings_of(version):
 
 
 def write_next(served, out, trained, images=None, **known):
-    """Writes the next version of a folder, with the metadata and assets of `trained`.
-
-    That is the version which the run of the `ServedModel` exported; `known` goes to `metadata_of`,
-    and `images` verify the files of other runtimes.
-    """
-    check_same_run(out, trained)
+    """Writes the next version of a folder, with the metadata, but for `known`, of `trained`."""
     before = metadata.read_metadata(trained)
     stated = {**before.get("top", {}), **({"decide": 1} if "decision" in before else {})}
     if lost := [name for name in stated if name not in served.signatures]:
         how = "export it by tfdml-evaluate, as before, to have them"
         warnings.warn(f"without {' and '.join(lost)} of {trained}: {how}", stacklevel=2)
-    known = {
-        "recipe": exported.recipe_in(before) or None,
-        "trained_classes": before.get("trained_classes") or None,
-        **known,
-    }
+    kept = ["recipe", "trained_classes"]
     if served.dim == before.get("dimension"):  # scores hold only for all levels
-        known["scores"] = before.get("scores")
+        kept.append("scores")
+    known = {**{name: before.get(name) for name in kept}, **known}
     files = [file for file in (trained / "assets.extra").glob("*") if file.is_file()]
     assets = {file.name: file.read_bytes() for file in files if file.name not in _BY_WRITER}
     return served.write(next_version(out), assets=assets, metadata=known, images=images)
 
 
 def score_rounded(served, trained, levels=None, dims=None):
-    """`precision_scores` of a `ServedModel` and of the version that its run exported.
-
-    `levels` and `dims` are those that it has of each embedding, all if None.
-    """
+    """`precision_scores` of a `ServedModel` and of the version that its run exported."""
     options = Retrieval(str(trained), levels=levels, dims=dims)
     model = find_model(options)
     options = completed(options, model)
@@ -157,10 +144,7 @@ def score_rounded(served, trained, levels=None, dims=None):
 
 
 def compare_precisions(options, model, images, served, exact):
-    """`precision_scores` of a `ServedModel`, beside the exact ones, and its embeddings.
-
-    Also of the files of its formats. A loss of more than a point is warned of.
-    """
+    """`precision_scores` of a `ServedModel` and its files, beside the exact, and its embeddings."""
     before = model.metadata.get("precision") or "float32"
     scores = {before: {"recall@1": exact, "megabytes": megabytes(model.version)}}
     with tempfile.TemporaryDirectory() as folder:
@@ -197,13 +181,11 @@ def recall_of(embeddings, images):
 
 def model_to_export(options, model, projection=None):
     """The model of the run that exported a version, with its options, and behind it `pca`."""
-    version, before = model.version, model.metadata
-    kept = export_options({**options_kept(before), **options.export_options})
+    version = model.version
+    kept = export_options({**options_kept(model.metadata), **options.export_options})
     check_same_run(pathlib.Path(options.export), version)
     run = load_run(run_of(version), version)
-    levels = before.get("levels")
-    dims = before.get("dimension") if levels == 1 else None
-    return serve_run(run, version, levels, kept, dims, projection)
+    return serve_run(run, version, options=kept, projection=projection)
 
 
 def exported_rows(options, images):

@@ -40,8 +40,7 @@ class _InOrder:
 class Features:
     """The features that the backbone of an embedder has of images, as a dataset makes them.
 
-    Rows that any run has embedded are read from a file in `runs`, named by the backbone with its
-    weights and by the preprocessing, if the files of the images are unchanged.
+    Those that any run has embedded are read from a file, if the images are unchanged.
     """
 
     def __init__(self, embedder, dataset):

@@ -83,15 +83,13 @@ def source_of(run):
 
 def classes_before(recipe):
     """Names of the classes of its dataset that the run of `init_from` was trained on."""
-    source = recipe.init_from and source_of(recipe.init_from)
-    if not source or _settings_beside(source).get("dataset") != recipe.dataset:
+    if not recipe.init_from:
         return []
-    return [*read_classes(source.parent, TRAINED), *read_classes(source.parent, EARLIER)]
-
-
-def _settings_beside(checkpoint):
-    config = checkpoint.with_name("config.yaml")
-    return read_settings(config) if config.is_file() else {}
+    folder = source_of(recipe.init_from).parent
+    config = folder / "config.yaml"
+    if not config.is_file() or read_settings(config).get("dataset") != recipe.dataset:
+        return []
+    return [*read_classes(folder, TRAINED), *read_classes(folder, EARLIER)]
 
 
 def check_same_images(folder, names, counts):

@@ -266,10 +266,7 @@ def learning_rate(recipe):
 
 
 def copy_weights(recipe, embedder):
-    """Gives the embedder the weights of the run that `init_from` names.
-
-    Batch normalisation is frozen where it was in that run, unless the recipe says otherwise.
-    """
+    """Gives the embedder the weights, and what is frozen, of the run that `init_from` names."""
     model = read_model(source_of(recipe.init_from))
     source = getattr(model, "embedder", model)
     weights = source.get_weights()

@@ -25,10 +25,7 @@ COLLAPSED = 0.6  # area under its ROC curve, where chance is 0.5
 
 
 def score(embeddings, images, model=None):
-    """{`recall@K` or `similarity_auc`: float} of the images to score, and `ScoredQueries`.
-
-    The second is the area under the ROC curve of a similarity that the loss of a model learned.
-    """
+    """{`recall@K` or `similarity_auc`: float} of the images to score, and `ScoredQueries`."""
     counts = [k for k in NEIGHBOURS if k <= pipelines.rows_to_find(images.test, images.queries)]
     data, gallery = apart(embeddings, images.test.labels, images.queries)
     hits = retrieval_scores_per_query(*data, k=counts, metrics="recall", **gallery)
@@ -39,10 +36,7 @@ def score(embeddings, images, model=None):
 
 
 def score_untrained(run):
-    """{stage: scores} of the images that a `Run` does not train on, before the training.
-
-    With trained weights also those of the frozen features, whose hits its folder keeps.
-    """
+    """{stage: scores} before a training; with those of frozen features, whose hits it keeps."""
     print("Scoring the untrained embedder", flush=True)
     if not run.recipe.has_frozen:
         return {"untrained": score(embed_scored(run.trained, run.seen), run.images, run.model)[0]}

@@ -16,7 +16,7 @@ from tfdml.checks import check, check_bool, check_integer, check_keras, check_op
 from tfdml.command_line import as_yaml
 from tfdml.files import check_writable, identity, read_text, write_text
 from tfdml.losses.index import check_loss
-from tfdml.models.backbones import how_to_convert
+from tfdml.models.backbones import check_weights
 from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
@@ -27,10 +27,7 @@ from tfdml.serving.options import export_options
 
 
 def check_files(recipe, starts=True):
-    """Checks what needs no images, and but for options of samplers no TensorFlow.
-
-    A network that `starts` is not loaded from the run's own checkpoint.
-    """
+    """Checks what needs no images; of a network that `starts`, not its checkpoint, the weights."""
     check_loss(recipe.loss, recipe.loss_options)
     if recipe.init_from and starts:
         folders.source_of(recipe.init_from)  # raises if there is none
@@ -44,7 +41,7 @@ def check_files(recipe, starts=True):
     if recipe.data_dir is None or os.path.exists(recipe.data_dir):
         # If not, loading says first what the images are.
         if starts:
-            _check_weights(recipe)
+            check_weights(recipe.backbone, recipe.weights)
         preprocessing_of(vars(recipe), recipe.mean_image)
     pipelines.Augmentation().changed(**recipe.augmentation)
     available = {"skip_duplicates"}
@@ -73,24 +70,8 @@ def check_model(recipe):
     runs.check_network(recipe)
 
 
-def _check_weights(recipe):
-    """Raises a ValueError for weights that do not exist; it says how to convert published ones."""
-    none = "`weights` must be null for small_cnn, which has none, and for presets and functions"
-    others = recipe.backbone != "small_cnn" and ":" not in recipe.backbone
-    recipe.check(recipe.weights is None or others, none)
-    hint = how_to_convert(recipe.backbone)  # of backbones without weights in Keras
-    named = None if hint else "imagenet"
-    recipe.check(
-        recipe.weights in (None, named) or os.path.isfile(recipe.weights),
-        f"`weights` must be an existing file{': ' if hint else ''}{hint}",
-    )
-    if recipe.weights and hint:
-        converted = recipe.weights.endswith(".npz")
-        recipe.check(converted, f"`weights` must be a converted .npz file: {hint}")
-
-
 @dataclasses.dataclass
-class Run:
+class Run(contextlib.AbstractContextManager):
     """What a run trains, and on what; ends what it holds where its `with` block ends."""
 
     recipe: Recipe
@@ -103,9 +84,6 @@ class Run:
     callbacks: list  # that the batches need
     earlier: list  # names of the classes of the run that it starts from
     held: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *error):
         self.held.close()

@@ -30,11 +30,7 @@ def scores_table(scores, columns=None):
 
 
 def results_text(results):
-    """Lines of text of the scores of `evaluate.py`, {"scores": {name: value}} and what is beside.
-
-    That is what it writes to its JSON file, such as "intervals" {name: (low, high)}, or "levels",
-    "distances", "deviations" and "untrained" {name: value}.
-    """
+    """Lines of text of what `evaluate.py` writes as JSON, {"scores": {name: value}, ...}."""
     intervals, untrained, lines = results.get("intervals", {}), results.get("untrained", {}), []
     for name, value in without_twins(results["scores"]).items():
         interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""

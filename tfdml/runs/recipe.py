@@ -22,20 +22,16 @@ USUAL_CLASSES = 32  # of a batch
 CLASS_SAMPLERS = ("balanced", "mixed", "groups")  # whose batches have P classes
 FEW_CLASSES = 10  # of fewer, a rate of 1e-3 fits the training classes alone
 FEATURES = "features:"  # prefix of the path of a file of them, as a dataset
-OF_IMAGES = ("data_dir", "skip_invalid", "boxes", "exclude", "relabel", "image_size", "warp_size")
-OF_IMAGES += (
-    "keep_aspect",
-    "trim_white",
-    "mean_image",
-    "augmentation",
-    "backbone",
-    "weights",
-    "init_from",
+OF_IMAGES = (
+    *("data_dir", "skip_invalid", "boxes", "exclude", "relabel", "image_size", "warp_size"),
+    *("keep_aspect", "trim_white", "mean_image", "augmentation", "backbone", "weights"),
+    *("init_from", "views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache"),
+    "export_options",
 )
-OF_IMAGES += ("init_from", "views", "levels", "mirror", "pooling", "freeze_batch_norm", "cache")
-OF_IMAGES += ("export_options",)
-OF_FROZEN = (*OF_IMAGES, "dataset", "tune", "lora_rank", "embedding_dim", "steps", "seed", "run")
-OF_FROZEN += ("validation_share",)
+OF_FROZEN = (
+    *("dataset", "tune", "lora_rank", "embedding_dim", "steps", "validation_share", "seed", "run"),
+    *OF_IMAGES,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,13 +164,6 @@ class Recipe(Settings):
     """
 
     paths: ClassVar = PATHS
-    nullable: ClassVar = (
-        "boxes",
-        "exclude",
-        "mean_image",
-        "relabel",
-        "weights",
-    )  # where a file states another value
     options_of: ClassVar = {"export_options": ExportOptions}
 
     loss: str = "lifted"
@@ -234,34 +223,38 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
-        if self.dataset.startswith(FEATURES):
-            needless = "`{name}` must be left out with a `dataset` of features, not of images"
-            self.check_default(OF_IMAGES, needless)
-            trains = self.tune in ("full", "head")
-            self.check(trains, "`tune` must be head with a `dataset` of features")
+        of_features = self.dataset.startswith(FEATURES)
+        if of_features and self.tune == "full":
             vars(self)["tune"] = "head"
-        if self.tune == "frozen":
-            needless = "`{name}` must be left out with `tune` frozen, which trains nothing"
-            names = {field.name for field in dataclasses.fields(self)}
-            self.check_default(sorted(names.difference(OF_FROZEN)), needless)
+        tune, stepwise = self.tune, self.schedule == "step"
+        unseen = tune == "head" and not self.views
+        fields = [field.name for field in dataclasses.fields(self)]
+        trained = [name for name in fields if name not in OF_FROZEN]
+        frozen = "`{name}` must be left out with `tune` frozen, which trains nothing"
+        images = "`{name}` must be left out with a `dataset` of features, not of images"
+        self.check_rules(
+            (of_features, OF_IMAGES, images),
+            (tune == "frozen", trained, frozen),
+            (tune != "lora", ["lora_rank"], "`{name}` is for `tune` lora"),
+            (tune != "full", ["layer_decay"], "`{name}` is for `tune` full"),
+            (tune != "head", ["views"], "`{name}` are for `tune` head"),
+            (unseen, ["augmentation"], "`{name}` needs `views` where `tune` is head"),
+            (not stepwise, ["decay_factor", "decay_every"], "`{name}` is of the `schedule` step"),
+            (stepwise, ["warmup_steps"], "`{name}` are for the schedules `cosine` and `constant`"),
+        )
+        self.check(self.decay_every or not stepwise, "the `schedule` step needs `decay_every`")
+        fits = tune == "head" or not of_features
+        self.check(fits, "`tune` must be head with a `dataset` of features")
+        if tune == "frozen":
             for name, value in {"embedding_dim": None, "steps": 0}.items():
                 unset = getattr(self, name) in (value, getattr(Recipe, name))
-                self.check(unset, needless.format(name=name))
+                self.check(unset, frozen.format(name=name))
                 vars(self)[name] = value
-        if self.tune == "lora":
-            adaptable = "`tune` lora is for presets of KerasHub and functions, `hub:PRESET` and "
-            adaptable += "`module:function`, with attention or dense layers: use head or full"
-            self.check(":" in self.backbone, adaptable, "backbone")
-        else:
-            self.check_default(["lora_rank"], "`{name}` is for `tune` lora")
-        tunes = self.tune == "full" or self.layer_decay is None
-        self.check(tunes, "`layer_decay` is for `tune` full")
-        heads = self.tune == "head"
-        self.check(heads or not self.views, "`views` are for `tune` head")
-        learns = not heads or self.embedding_dim is not None
+        adaptable = "`tune` lora is for presets of KerasHub and functions, `hub:PRESET` and "
+        adaptable += "`module:function`, with attention or dense layers: use head or full"
+        self.check(tune != "lora" or ":" in self.backbone, adaptable, "backbone")
+        learns = tune != "head" or self.embedding_dim is not None
         self.check(learns, "`embedding_dim` must be a number for `tune` head, which trains it")
-        shown = not (heads and self.augmentation) or self.views
-        self.check(shown, "`augmentation` needs `views` where `tune` is head")
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0
@@ -277,13 +270,6 @@ class Recipe(Settings):
             divides = self.batch_size % self.micro_batch == 0
             expectation = "`micro_batch` must divide `classes_per_batch` × `images_per_class`"
             self.check(divides, expectation)
-        if self.schedule == "step":
-            self.check(self.decay_every, "the schedule `step` needs `decay_every`")
-            expectation = "`warmup_steps` are for the schedules `cosine` and `constant`"
-            self.check(self.warmup_steps == 0, expectation, "schedule")
-        else:
-            for name in self.given("decay_factor", "decay_every"):
-                self.check(False, f"`{name}` is of the schedule `step`", "schedule")
         name = "run" if self.run is None else self.run
         is_folder = name.isprintable() and re.fullmatch(r"[^.~/\\][^/\\]*", name)
         expectation = "`run` must name a folder, without . or ~ first, of 100 bytes at most"

@@ -58,10 +58,7 @@ def distinct_pictures(recipe, split):
 
 
 def images_to_score(split, dataset):
-    """The images of a split, as the served model sees them, in batches that fit the memory.
-
-    Of a split of features, these.
-    """
+    """The images of a split, as the served model sees them, or its features, in batches."""
     if split.inputs is not None:
         return pipelines.evaluation_batches(split)
     size, preprocessing = dataset.image_size, dataset.preprocessing

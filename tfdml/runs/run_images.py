@@ -34,10 +34,7 @@ class Images(NamedTuple):
 
 
 def load_images(recipe, fold=None):
-    """The `Images` of a recipe, with a `fold` those of `pipelines.hold_out_fold`.
-
-    Classes to test on are not looked at where others are held out.
-    """
+    """The `Images` of a recipe; with a `fold` those of `pipelines.hold_out_fold`."""
     options = {name: getattr(recipe, name) for name in ("skip_invalid", *OF_FILES)}
     if recipe.dataset.startswith(FEATURES):
         dataset = runs.dataset_of_features(recipe.dataset)
@@ -120,10 +117,7 @@ def warn_of_trained(program, trained, split):
 
 
 def preprocessing_of(settings, mean_image):
-    """How images are brought to their size, by settings of a recipe, and the path of a mean image.
-
-    The recipe may be that of a version before some of its settings.
-    """
+    """How images are brought to their size, by settings of a recipe, perhaps of an old version."""
     names = ("warp_size", "keep_aspect", "trim_white")
     given = {name: settings[name] for name in names if name in settings}
     mean = mean_image and pipelines.read_mean_image(mean_image)

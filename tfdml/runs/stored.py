@@ -26,10 +26,7 @@ class Stored(NamedTuple):
 
 
 def read_embeddings(path):
-    """The `Stored` embeddings of a file; a ValueError names another, or a damaged one.
-
-    Of a Parquet table, `embeddings` is a column of lists of a fixed size.
-    """
+    """The `Stored` embeddings of a file; a ValueError names another, or a damaged one."""
     expected = f"{path} must be a NumPy archive (.npz) with arrays `embeddings` and `labels`, or a "
     expected += "Parquet table (.parquet) with such columns"
     try:

@@ -32,10 +32,7 @@ def cluster_strategy():
 
 @contextlib.contextmanager
 def _ending_signals():
-    """Within it Ctrl-C and an alarm end this process though C++ code holds the interpreter's lock.
-
-    Restores what TensorFlow sets.
-    """
+    """Within it Ctrl-C and an alarm end this process though C++ code holds Python's lock."""
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGALRM
     handlers = {number: signal.getsignal(number) for number in numbers}
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -12,11 +12,8 @@ from tfdml.files import read_text
 class Table:
     """What a file of experiments holds, as docs/experiments.md describes it.
 
-    Of the folder and the file its `name` is made, of which the names of runs begin. A row may have
-    options of `evaluate.py`, `evaluate`, beside changes of the `settings`. A range of the `search`
-    is a list of choices, or {low, high, log, step}, of a setting or an option, such as
-    `loss_options.margin`. The first `score` is that which the search maximises. `reported` are
-    tables of papers, as in `tools/reported.py`.
+    A row may have options of `evaluate.py`, `evaluate`, beside changes of the `settings`; a range
+    is a list of choices, or {low, high, log, step}; `reported` are as in `tools/reported.py`.
     """
 
     name: str
@@ -78,10 +75,7 @@ class Table:
 
 
 def read_table(path, changes=None):
-    """The `Table` of a file; with the changes {name: value} of a table, or of settings of all rows.
-
-    A ValueError for what is no table names the file.
-    """
+    """The `Table` of a file, with changes {name: value} of it or of the settings of all rows."""
     path = pathlib.Path(path).expanduser()
     text = read_text(path)
     try:

@@ -146,13 +146,11 @@ class Exporting(Scoring):
 
     def __post_init__(self):
         super().__post_init__()
-        for applies, names, expectation in (
+        self.check_rules(
             (self.model is None, ("export",), "`{name}` needs a `model`"),
             (not self.export, _OF_EXPORT, "`{name}` is an option of `export`"),
             (self.export, CHANGING[:-1], _AS_SERVED),
-        ):
-            if applies:
-                self.check_default(names, expectation)
+        )
         export_options(self.export_options)  # raises for wrong ones
 
 
@@ -220,7 +218,7 @@ class Retrieval(Exporting):
         super().__post_init__()
         found = "embeddings of a `gallery` are those of the model as it is served, by distance"
         not_with_gallery = ("cluster_by", "restarts", "false_match_rate", "report", "export")
-        for applies, names, expectation in (
+        self.check_rules(
             (self.model is None, ("gallery",), "`{name}` needs a `model`"),
             (self.rank_by == "similarity", ("index", "false_match_rate", *RERANKING), BY_DISTANCE),
             (not self.nmi, ("cluster_by", "restarts"), "`{name}` is of the clusters of `nmi`"),
@@ -232,9 +230,7 @@ class Retrieval(Exporting):
             (not self.expand_queries, ("expansion_alpha",), "`{name}` is of `expand_queries`"),
             (not self.reciprocal, ("reciprocal_options",), "`{name}` are those of `reciprocal`"),
             (self.gallery, not_with_gallery, "`{name}` does not go with a `gallery`"),
-        ):
-            if applies:
-                self.check_default(names, expectation)
+        )
         by_distance = self.rank_by == "distance"
         served = _AS_SERVED.format(name="rank_by", default="distance")
         self.check(by_distance or not self.export, served)

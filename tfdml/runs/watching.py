@@ -33,20 +33,10 @@ def watching_callbacks(run):
     seconds = 60 if recipe.tune == "head" else 0  # of which most would go into saving the backbone
     yield callbacks.Checkpoint(run.folder / CHECKPOINT, run.model, seconds)
     if recipe.tune == "lora":
-        yield _Adapters(run)
+        kept = run.model.embedder, run.folder / ADAPTERS
+        yield keras.callbacks.LambdaCallback(on_train_end=lambda logs: save_adapters(*kept))
     in_terminal = sys.stderr.isatty()  # where the bar is drawn
     yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
-
-
-class _Adapters(keras.callbacks.Callback):
-    """Saves the adapters and the head alone, at the end of a training."""
-
-    def __init__(self, run):
-        super().__init__()
-        self.run = run
-
-    def on_train_end(self, logs=None):
-        save_adapters(self.run.model.embedder, self.run.folder / ADAPTERS)
 
 
 def _drop_rows(log, epoch):

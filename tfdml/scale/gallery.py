@@ -79,10 +79,7 @@ class Gallery:
             yield from self.collection.read(number, ["path"])["path"].to_pylist()
 
     def ids_of(self, paths):
-        """(n, m) int64, the ids of the images that are these files; -1 where one has fewer than m.
-
-        Of files that are not on this machine only the paths can be compared.
-        """
+        """(n, m) int64, the ids of the images that are these files; -1 where one has fewer."""
         queries = [identity(path) for path in paths]
         found: dict = {key: [] for key in queries}
         listed = progress("Comparing files", self.paths(), total=self.collection.images)

@@ -219,8 +219,7 @@ def _train(made, path, collection, about):
 def _fill(collection, work, whole):
     """Writes an index with all rows to the folder `whole`.
 
-    An index with cells is saved in parts of some shards, which are merged on disk; another one
-    grows in memory and is saved from time to time. Files are named by the shards added so far.
+    One with cells is saved in parts, which are merged on disk; another one grows in memory.
     """
     trained = str(work / _TRAINED)
     index = faiss.read_index(trained)
@@ -233,7 +232,8 @@ def _fill(collection, work, whole):
     pace, done = Pace(), first * collection.shard_size
     with progress("Indexing", total=collection.images, done=min(done, collection.images)) as bar:
         for number in range(first, collection.shards):
-            _add(index, collection.shard(number))
+            if len((rows := collection.shard(number)).ids):
+                index.add_with_ids(rows.embeddings, rows.ids)
             end = number + 1
             bar.update(min(end * collection.shard_size, collection.images) - bar.n)
             path = work / f"until-{end:09d}.faiss"
@@ -251,11 +251,6 @@ def _fill(collection, work, whole):
         with silent(1, 2):
             on_disk.merge_ondisk(index, [str(path) for path in saved], str(whole / stored.LISTS))
     faiss.write_index(index, str(whole / stored.DATA))
-
-
-def _add(index, rows):
-    if len(rows.ids):
-        index.add_with_ids(rows.embeddings, rows.ids)
 
 
 def _save(index, path):

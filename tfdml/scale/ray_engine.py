@@ -53,11 +53,11 @@ def embedded(version, pieces):
     """As `embedding_job.embedded`, on Ray, whose object store bounds the images in memory.
 
     One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
-    do both. Ray repeats the work of processes and machines that die. The model is sent to the
-    workers, who must be able to open the paths. A RuntimeError says why Ray failed.
+    do both. The model is sent to the workers, who must be able to open the paths.
     """
     try:
-        model = ray.put(_files(version))
+        files = (path for path in version.rglob("*") if path.is_file())
+        model = ray.put({path.relative_to(version).as_posix(): path.read_bytes() for path in files})
         pieces = iter(pieces)
         while some := list(itertools.islice(pieces, _PIECES)):
             yield from _execution(model, some)
@@ -125,12 +125,6 @@ def _read(batch, model, threads=1):
 
 def _texts(problems):
     return np.array([problem or "" for problem in problems], object)
-
-
-def _files(version):
-    """{path in a version: bytes}"""
-    files = (path for path in version.rglob("*") if path.is_file())
-    return {path.relative_to(version).as_posix(): path.read_bytes() for path in files}
 
 
 def _loaded(model, *, threads):

@@ -76,10 +76,7 @@ class Folder:
 
     @contextlib.contextmanager
     def only_writer(self):
-        """Locks a local folder, which is made if it does not exist, or raises a BlockingIOError.
-
-        Other file systems have no lock that the death of a process opens.
-        """
+        """Locks a local folder, which it makes: others have no lock that a dead process opens."""
         if not self._local:
             yield
             return

@@ -18,10 +18,7 @@ def fitting_batch_size(image_size, outputs=0):
 
 
 class InPieces:
-    """Calls a function from (n, ...) to (n, ...) arrays on pieces of at most `batch_size` rows.
-
-    Halves `batch_size` whenever memory runs out.
-    """
+    """Calls a function on pieces of (n, ...) arrays; halves them whenever memory runs out."""
 
     def __init__(self, function, batch_size):
         self.function = function

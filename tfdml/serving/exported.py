@@ -38,8 +38,7 @@ def recipe_in(metadata):
 def config_of(version, recipe):
     """The settings of a version's training with their folders, of runs/NAME/config.yaml, or None.
 
-    Relative folders are those of the place where the run was started, beside `runs`. A training of
-    another recipe does not count, one continued for more steps does.
+    A training of another recipe does not count, one continued for more steps does.
     """
     recipe = without_folders(recipe)
     place = version.resolve().parent.parent.parent  # of saved_models/NAME/1
@@ -62,10 +61,7 @@ def fingerprint(version):
 
 
 def load_signatures(version, stated=None):
-    """The checked signatures of a SavedModel.
-
-    `stated` is the fingerprint in its metadata, empty for none; if None, they are read.
-    """
+    """The checked signatures of a SavedModel, `stated` to have a fingerprint, by its metadata."""
     import tensorflow as tf  # for which programs that look for a version do not wait
 
     if stated is None:

@@ -13,15 +13,11 @@ _DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
 
 
 def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
-    """Reads the readable images of a batch, and returns the reasons why the others cannot be read.
+    """The images of a batch, zeros for unreadable ones, and (n,) texts, why they are or "".
 
     The header is checked first: a file of a few bytes may claim more pixels than fit in memory.
     TensorFlow has no operation that catches an error, but a dataset can skip elements with errors:
     each image is an element with its row number.
-
-    Returns:
-        `(images, problems)`: (n, height, width, channels) float32, zeros for unreadable images, and
-        (n,) texts such as "is empty", "" for images that were read.
     """
     rows = tf.size(image_bytes, tf.int64)
 
@@ -103,10 +99,7 @@ def _size_in_header(header):
 
 
 def _pixels_of_gif(contents):
-    """The pixels of all pictures of a GIF together, by their headers: int64.
-
-    A picture may be larger than the screen in the header of the file.
-    """
+    """The pixels of all pictures of a GIF, which may be larger than the screen in its header."""
     end = tf.strings.length(contents)
     data = tf.pad(tf.io.decode_raw(contents, tf.uint8), [[0, 1]])  # zero: no block, no sub-block
 

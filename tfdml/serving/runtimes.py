@@ -32,10 +32,7 @@ NETWORK, SIMILARITY = "model", "similarity"  # names of files
 
 
 class Network:
-    """A network of a file, called as a signature of a SavedModel: `network(images=...)`.
-
-    `inputs` and `outputs` are {name: shape}, and `call` is from {name: array} to {name: array}.
-    """
+    """A network of a file, called as a signature of a SavedModel: `network(images=...)`."""
 
     def __init__(self, inputs, outputs, call):
         inputs, outputs = (
@@ -87,12 +84,12 @@ def write_networks(folder, served, loss, options, properties, images=None):
 
     Raises a ValueError if the numbers of one differ from those of Keras, for `images` or noise.
     """
-    written, rows = {}, fitting_batch_size(served.image_shape)
-    images = _noise(served.image_shape) if images is None else images[:VERIFIED]
-    inputs = {"images": np.asarray(images, np.float32)}
+    written, rows = {}, min(VERIFIED, fitting_batch_size(served.image_shape))
+    images = _noise(served.image_shape)[::-1] if images is None else images
+    inputs = {"images": np.asarray(images[:rows], np.float32)}
     most = TOLERANCE if options.precision == "float32" else np.inf
     for name, model in networks(served.embedder, loss, served.decision).items():
-        exact = _in_pieces(lambda **rows: model(rows, training=False), inputs, rows)  # noqa: B023
+        exact = model(inputs, training=False)
         for kind in options.formats:
             path = folder / f"{name}{FORMATS[kind][0]}"
             with (
@@ -103,7 +100,7 @@ def write_networks(folder, served, loss, options, properties, images=None):
                 warnings.simplefilter("ignore")
                 plain = pathlib.Path(unfinished, path.name)
                 _WRITERS[kind](model, plain, path, options.precision, properties)
-            found = _in_pieces(load_network(path), inputs, rows)
+            found = load_network(path)(**inputs)
             difference = max(
                 _difference(found[name], exact[name]) for name in exact if name not in _STEPS
             )
@@ -112,16 +109,13 @@ def write_networks(folder, served, loss, options, properties, images=None):
             size = sum(file.stat().st_size for file in parts_of(path)) / 1e6
             written[path.name] = {"format": kind, "sha256": _digest(path), "megabytes": size}
             written[path.name]["largest_difference"] = difference
-        embeddings = next(iter(exact.values()))
+        embeddings = np.asarray(next(iter(exact.values())))
         inputs = {"embeddings_a": embeddings, "embeddings_b": embeddings[::-1]}
     return written
 
 
 def networks(embedder, loss=None, decision=None):
-    """{name of a file: `keras.Model` of it}, from and to tensors by name.
-
-    The embedding of several levels is given as a whole, and each level for itself.
-    """
+    """{name of a file: `keras.Model` of it}, from and to tensors by name."""
     images = keras.Input(embedder.input_shape[1:], name="images")
     rows = keras.layers.Identity(dtype="float32", name="embedding")(embedder(images))
     levels, outputs = number_of_levels(embedder), {"embedding": rows}
@@ -154,16 +148,6 @@ def _noise(image_shape):
     rng, (height, width, channels) = np.random.default_rng(0), image_shape
     coarse = [rng.uniform(0, 255, (1, 2**i, 2**i, channels)) for i in range(1, 9) for _ in range(2)]
     return np.concatenate([tf.image.resize(each, (height, width)).numpy() for each in coarse])
-
-
-def _in_pieces(call, inputs, rows):
-    """{name: array} of a function of {name: array}, computed of so many rows at a time."""
-    count = len(next(iter(inputs.values())))
-    pieces = [
-        call(**{name: array[first : first + rows] for name, array in inputs.items()})
-        for first in range(0, count, rows)
-    ]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def _digest(path):

@@ -11,10 +11,7 @@ FILE = "tf_serving_warmup_requests"
 
 
 def write_warmup(folder, functions, model_name, image_shape):
-    """Writes one request for each of {signature: concrete function} into `assets.extra`.
-
-    The TFRecord of `PredictionLog`s is encoded here, so that an export needs only TensorFlow.
-    """
+    """Writes one request for each of {signature: concrete function} into `assets.extra`."""
     # A grey image as JPEG and as PNG, which take different branches of the graph.
     image = tf.fill(image_shape, tf.constant(128, tf.uint8))
     encoded = np.array([tf.io.encode_jpeg(image).numpy(), tf.io.encode_png(image).numpy()])

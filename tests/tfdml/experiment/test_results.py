@@ -1,9 +1,11 @@
 """Results of a table as CSV, as a table, and compared with a baseline."""
 
+import matplotlib.image
 import pytest
 from scipy.stats import false_discovery_control
 
 from tfdml.experiment import results
+from tfdml.runs.table import Table
 
 KEYS = {"trial": "", "fold": "", "seed": 0, "setting": "{}", "digest": "0", "classes": "test"}
 LINE = {"row": "a", **KEYS, "ranked_by": "distance", "untrained": 0.25}
@@ -28,3 +30,14 @@ def test_lines_are_read_as_they_were_written(tmp_path):
     (tmp_path / "b.csv").write_text("row,seed\na,0\n")
     with pytest.raises(ValueError, match=r"b\.csv must have the columns of results"):
         results.read(tmp_path / "b.csv")
+
+
+def test_the_plot_has_a_point_for_each_training(tmp_path):
+    lines = [LINE | {"recall@1": score} for score in (0.2, 0.4)]
+    table = Table("some", rows={"a": {}})
+    inked = []
+    for count in (0, 1, 2):
+        results.plot(table, lines[:count], tmp_path / "results.png")
+        pixels = matplotlib.image.imread(tmp_path / "results.png")
+        inked.append(int((pixels[..., 2] > pixels[..., 0] + 0.2).sum()))  # the blue ones
+    assert 0 == inked[0] < inked[1] < inked[2]

@@ -243,7 +243,7 @@ def test_pretrained_weights_need_three_channels(tmp_path):
     path = tmp_path / "some.weights.h5"
     path.touch()
     for weights in ("imagenet", str(path)):
-        message = r"require images of 3 channels. Received: weights='.*', channels=1$"
+        message = r"require images of 3 channels. Received: weights='.*', channels=1, backbone="
         with pytest.raises(ValueError, match=message):
             build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
 

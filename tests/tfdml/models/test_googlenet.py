@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from tfdml.models import build_embedder
 from tfdml.models.caffe import max_pool
 from tfdml.models.googlenet import googlenet, load_arrays
 
@@ -128,7 +129,7 @@ def test_rejects_what_is_no_file_of_weights(content, path, tmp_path):
 
 def test_says_where_imagenet_weights_are():
     with pytest.raises(FileNotFoundError, match=r"python tools/convert_googlenet\.py makes it"):
-        model_of(64, weights="imagenet")
+        build_embedder("googlenet", input_shape=(64, 64, 3), weights="imagenet")
     with pytest.raises(FileNotFoundError, match=r"missing\.npz"):
         model_of(64, weights="missing.npz")
 

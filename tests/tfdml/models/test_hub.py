@@ -204,7 +204,7 @@ def test_what_cannot_be_is_a_sentence(preset, tmp_path):
         build_embedder(f"hub:{folder}", input_shape=SHAPE, pooling="middle")
     with pytest.raises(ValueError, match="KerasHub cannot load the preset"):
         build_embedder(f"hub:{tmp_path}", input_shape=SHAPE)
-    with pytest.raises(ValueError, match="has its own"):
+    with pytest.raises(ValueError, match="must be None for small_cnn, presets and functions"):
         build_embedder(f"hub:{folder}", input_shape=SHAPE, weights="imagenet")
 
 
