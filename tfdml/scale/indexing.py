@@ -232,8 +232,7 @@ def _fill(collection, work, whole):
     pace, done = Pace(), first * collection.shard_size
     with progress("Indexing", total=collection.images, done=min(done, collection.images)) as bar:
         for number in range(first, collection.shards):
-            if len((rows := collection.shard(number)).ids):
-                index.add_with_ids(rows.embeddings, rows.ids)
+            _add(index, collection.shard(number))
             end = number + 1
             bar.update(min(end * collection.shard_size, collection.images) - bar.n)
             path = work / f"until-{end:09d}.faiss"
@@ -251,6 +250,11 @@ def _fill(collection, work, whole):
         with silent(1, 2):
             on_disk.merge_ondisk(index, [str(path) for path in saved], str(whole / stored.LISTS))
     faiss.write_index(index, str(whole / stored.DATA))
+
+
+def _add(index, rows):
+    if len(rows.ids):
+        index.add_with_ids(rows.embeddings, rows.ids)
 
 
 def _save(index, path):
