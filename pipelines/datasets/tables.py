@@ -56,7 +56,7 @@ def _of_tables(path):
                     content = next(filter(None, map(_content_of, row.values())), None)
                     expected = f"{file} must have a column of encoded images, and `label`"
                     check(content and label in row, expected, columns=[*row])
-                    if names and row[label] in (None, -1):  # not known, as of some test images
+                    if row[label] is None or (names and row[label] == -1):  # as of test images
                         continue
                     inner = folder / f"{len(listed) // 1000:05}" / f"{len(listed):08}"
                     inner.parent.mkdir(exist_ok=True)

@@ -300,7 +300,7 @@ class _Half(NamedTuple):
     classes: np.ndarray  # (n,) class numbers
 
 
-def _scores(half, kind):
+def _scores(half: _Half, kind):
     """{method: its `open_set_scores`} of the queries of a half."""
     return {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
 

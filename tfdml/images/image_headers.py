@@ -56,10 +56,11 @@ def readable(content):
     """The bytes of an image file; as PNG where TensorFlow does not decode it, but `open_image`."""
     if not content or content.startswith(tuple(KINDS)):
         return content
-    with contextlib.suppress(UnidentifiedImageError):  # which the decoding will say
+    with contextlib.suppress(Exception):  # which the decoding will say
         picture, buffer = ImageOps.exif_transpose(open_image(io.BytesIO(content))), io.BytesIO()
-        in_eight_bits(picture).convert("RGB").save(buffer, "PNG", compress_level=1)
-        return buffer.getvalue()
+        if picture.mode not in ("F", "I"):  # whose range is not known
+            in_eight_bits(picture).convert("RGB").save(buffer, "PNG", compress_level=1)
+            return buffer.getvalue()
     return content
 
 

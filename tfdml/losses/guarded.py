@@ -60,6 +60,8 @@ class GuardedLoss(WrappedLoss):
         check(given, f"one of {', '.join(options)} must be given", **options)
         for option, value in options.items():
             setattr(self, option, value if value is None else check_finite(**{option: value})[0])
+            inside = value is None or -2 <= value <= 2
+            check(inside, f"`{option}` must be from -2 to 2", **{option: value})
         are_over_pairs = all(isinstance(leaf, PairLoss) for leaf in self.leaves)
         check_type(are_over_pairs, "`base` must be an objective over pairs", base=base)
         compares_all = all(

@@ -227,13 +227,22 @@ def export(_program, settings, _errors):
     print(f"{count:,} images: {settings.out}")
 
 
-def add(_program, settings, _errors, change=None):
+def add(_program, settings, _errors):
     """Embeds the images of a list that a collection does not have, and adds them."""
-    version, change = find_version(pathlib.Path(settings.model)), change or scale.changing.add
-    scale.Collection(settings.folder).check_model(fingerprint(version))  # before it is loaded
+    _change(settings, only_add=True)
+
+
+def update(_program, settings, _errors):
+    """Makes a collection that of a list: adds, embeds changed images again, and removes."""
+    _change(settings, only_add=False)
+
+
+def _change(settings, only_add):
+    version = find_version(pathlib.Path(settings.model))
     import_tensorflow()
+    scale.Collection(settings.folder).check_model(fingerprint(version))  # before it is loaded
     model = scale.image_model.ImageModel(version)
-    done = change(settings.folder, model, settings.images)
+    done = scale.changing.update(settings.folder, model, settings.images, only_add=only_add)
     print(f"{done.added:,} images added, {done.embedded_again:,} embedded again", end="")
     print(f", {done.removed:,} removed: {settings.folder}\nCould not read {done.unreadable:,}")
     for path, other in done.copies[:FEW_COPIES]:
@@ -242,13 +251,9 @@ def add(_program, settings, _errors, change=None):
         print(f"... {len(done.copies):,} copies in all")
 
 
-def update(program, settings, errors):
-    """Makes a collection that of a list: adds, embeds changed images again, and removes."""
-    add(program, settings, errors, scale.changing.update)
-
-
 def remove(_program, settings, _errors):
     """Removes images from a collection; their files stay."""
+    import_tensorflow()
     print(f"{scale.changing.remove(**vars(settings)):,} images removed: {settings.folder}")
 
 

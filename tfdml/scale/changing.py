@@ -22,8 +22,8 @@ from tfdml.quiet import progress
 from tfdml.scale.checksums import checksums, sealed
 from tfdml.scale.collection import Collection
 from tfdml.scale.embedding_job import embedded
-from tfdml.scale.layout import CHANGED_FORMAT, LIST, MANIFEST, REMOVED, SHARDS, STATE, shard_name
-from tfdml.scale.listed_images import list_images
+from tfdml.scale.layout import CHANGED_FORMAT, MANIFEST, REMOVED, SHARDS, STATE, shard_name
+from tfdml.scale.listed_images import Listing, list_images
 from tfdml.scale.writing import check_some_are_read, rows_of
 
 PRESENT = f"error is distinct from '{REMOVED}'"  # in SQL
@@ -48,7 +48,7 @@ def add(folder, model, images):
     Args:
         folder: Folder of the collection.
         model: `ImageModel` with the `fingerprint` of the model that made the embeddings.
-        images: Folder, pattern or Parquet file, as of `python -m tfdml.scale embed`.
+        images: Folder, pattern or Parquet file, as of `python -m tfdml.scale embed`; or `Listing`.
 
     Returns:
         `Changes`.
@@ -65,12 +65,14 @@ def update(folder, model, images, *, only_add=False):
     """Makes a collection that of a list: adds and removes images, and embeds changed ones again.
 
     Arguments, value and errors are those of `add`. A file of this machine has changed if it was
-    written or replaced after its embedding began; files at URLs, and those that could not be read,
-    are embedded again each time. Images keep their ids.
+    written or replaced after its embedding began, not if it is gone; files at URLs, and those that
+    could not be read, are embedded again each time. Columns that the list does not have, labels
+    too, stay as they are. Images keep their ids.
     """
     with _only_writer(folder) as collection:
         collection.check_model(model.fingerprint)
-        there, listed = collection.present(), list_images(images).table()
+        there = collection.present()
+        listed = (images if isinstance(images, Listing) else list_images(images)).table()
         with _as_value_error(f"the columns of {images} must be of the types in {folder}"):
             pa.unify_schemas([there.schema, listed.schema])
         paths, first = np.unique(listed["path"].to_numpy(), return_index=True)
@@ -82,6 +84,11 @@ def update(folder, model, images, *, only_add=False):
         ids = collection.images + np.cumsum(new) - 1
         old = there.take(places.drop_null())
         ids[~new] = old["id"].to_numpy()
+        for name in set(there.column_names) - {*STATE}:
+            if name not in listed.column_names or listed[name].null_count == len(listed):
+                kept = there[name].combine_chunks().take(places)
+                listed = listed.select([n for n in listed.column_names if n != name])
+                listed = listed.append_column(name, kept)
         chosen, tasks, gone = new, np.where(new, _EMBED, _KEEP), there.slice(0, 0)
         if not only_add:
             tasks[~new] = np.where(_changed_files(old, collection), _EMBED, _KEEP)
@@ -134,7 +141,7 @@ def _as_value_error(expected):
 
 def _changed_files(rows, collection):
     """(n,) booleans, which files may have changed since they were embedded, or could not be."""
-    times = [(collection.folder / LIST).stat().st_mtime_ns, *collection.manifest.get("changes", [])]
+    times = [collection.manifest.get("began", 0), *collection.manifest.get("changes", [])]
     versions = np.zeros(len(rows), np.int64)
     if "version" in rows.column_names:
         versions = rows["version"].fill_null(0).to_numpy()
@@ -143,11 +150,11 @@ def _changed_files(rows, collection):
 
 
 def _written(path):
-    """When a file was written or replaced, in ns; infinity if that cannot be told."""
+    """When a file was written or replaced, in ns; infinity at a URL, -infinity if it is gone."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
-        return np.inf
+        return np.inf if "://" in path else -np.inf
     return max(found.st_mtime_ns, found.st_ctime_ns)
 
 
@@ -157,7 +164,7 @@ def _other_columns(rows, others):
     for name in rows.column_names:
         there = others[name] if name in others.column_names else pa.nulls(len(rows))
         pairs = zip(rows[name].to_pylist(), there.to_pylist(), strict=True)
-        differ |= np.array([a != b for a, b in pairs], bool)
+        differ |= np.array([a != b and not (a != a and b != b) for a, b in pairs], bool)
     return differ
 
 
@@ -178,7 +185,7 @@ def _write(collection, rows, tasks, model=None, *, at_once=False):
         for number in np.unique(numbers).tolist():
             part, todo = rows.filter(numbers == number), tasks[numbers == number]
             gone = part["id"].filter(todo == _REMOVE).to_numpy()
-            no_rows = np.empty((len(gone), collection.dim))
+            no_rows = np.zeros((len(gone), collection.dim))
             fresh = [rows_of(gone, no_rows, [REMOVED] * len(gone))]
             chosen = part.filter(todo == _EMBED)
             for table in embedded(model, _pieces(chosen, model)):

@@ -82,7 +82,8 @@ class Collection:
         paths = [self.folder / name for name in self._shards]
         missing = [path.name for path in paths if not path.is_file()]
         whole = f"{self.folder} must hold all of its {self.shards:,} shards"
-        expected = f"{whole}: let `python -m tfdml.scale embed` finish"
+        how = "let `python -m tfdml.scale embed` finish"
+        expected = f"{whole}: {'embed it into a new folder' if self.version else how}"
         check(not missing, expected, missing=len(missing), first=", ".join(missing[:_SHOWN]))
 
     def check_model(self, fingerprint):
@@ -184,8 +185,10 @@ class Collection:
         rows = self.dataset()
         with duckdb.connect(config={"enable_external_access": False}) as database:
             try:
-                found = database.from_arrow(rows).filter(among).filter(where)
-                return np.sort(found.project("id").fetchnumpy()["id"])
+                images = database.from_arrow(rows).filter(among)
+                kind = str(images.project(where).types[0])
+                check(kind == "BOOLEAN", "`where` must be true or false", where=where, type=kind)
+                return np.sort(images.filter(where).project("id").fetchnumpy()["id"])
             except duckdb.Error as error:
                 expected = "`where` must be a condition in SQL on columns of the images"
                 cause = str(error).splitlines()[0]

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfdml.checks import check
 from tfdml.evaluation import inputs
@@ -15,6 +16,7 @@ from tfdml.evaluation.retrieval import values_of
 from tfdml.evaluation.tiles import slices_of
 from tfdml.files import identity
 from tfdml.quiet import progress
+from tfdml.scale.layout import REMOVED
 
 _FOUND_AT_ONCE = 2**20  # neighbours found by the index per block of queries
 _UNLABELLED, _UNKNOWN = -1, -2  # classes of images without a label, of queries of other classes
@@ -38,9 +40,11 @@ class Gallery:
     def __init__(self, collection):
         collection.check_complete()
         self.collection, self.readable = collection, collection.readable()
-        if len(self) < collection.images:
-            path, reason = collection.unreadable(int(self.readable.argmin()))
-            images = f"{collection.images - len(self):,} of the {collection.images:,} images"
+        errors = collection.columns("error")["error"]
+        failed = np.flatnonzero(pc.fill_null(pc.not_equal(errors, REMOVED), False))
+        if len(failed) or not len(self):
+            path, reason = collection.unreadable(int(failed[0]) if len(failed) else 0)
+            images = f"{len(failed):,} of the {collection.images:,} images"
             sentence = f"{images} of the gallery {collection.folder} could not be read, such as"
             sentence += f" {path}: {reason}"
             if not len(self):

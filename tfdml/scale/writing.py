@@ -1,6 +1,7 @@
 """Writes the embeddings of a collection: a manifest, the list of the images, and shards."""
 
 import io
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -54,7 +55,7 @@ class CollectionWriter:
         self.shards, self.shard_size = manifest["shards"], manifest["shard_size"]
         names = self.folder.names()
         if MANIFEST not in names:
-            self._write_manifest(manifest)
+            self._write_manifest({**manifest, "began": time.time_ns()})
         present = names | {f"{SHARDS}/{name}" for name in self.folder.names(SHARDS)}
         found = self._manifest()
         known = found.get("files", {})

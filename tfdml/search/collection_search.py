@@ -8,8 +8,11 @@ import random
 import threading
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from tfdml import scale
 from tfdml.scale.layout import MANIFEST, REMOVED
+from tfdml.scale.listed_images import SCHEMA, Listing
 from tfdml.scale.storage import fetch
 from tfdml.scale.stored_index import ABOUT, FOLDER
 from tfdml.search.picture_files import RejectedError, read_header
@@ -95,8 +98,10 @@ class CollectionSearch(PictureSearch):
             name = f"{hashlib.sha256(content).hexdigest()[:24]}.{kind.lower()}"
             path = self.uploads.resolve() / name
             path.write_bytes(content)
-            scale.changing.add(self.folder, self.model, str(self.uploads))
-            return int(self.images.collection.matching(f"ends_with(path, '{name}')")[-1])
+            listing = Listing(pa.table([[str(path)], [None]], schema=SCHEMA).to_batches)
+            scale.changing.add(self.folder, self.model, listing)
+            quoted = str(path).replace("'", "''")
+            return int(self.images.collection.matching(f"path = '{quoted}'")[-1])
 
     def remove(self, key):
         """Takes an image out of the collection; its file stays."""

@@ -133,6 +133,7 @@ def test_rejects_wrong_options(name, options):
         ("guarded", {"base": {"name": "recall_at_k", "mix": 4}, "margin": 0}, ["or mix rows"]),
         ("guarded", {"base": {"name": "npair", "pairs": "first"}, "margin": 0}, ["may choose"]),
         ("guarded", {"base": "triplet", "margin": "x"}, ["`margin` must be a number"]),
+        ("guarded", {"base": "triplet", "margin": 5}, ["`margin` must be from -2 to 2"]),
         ("memory", {"base": "clustering", "size": 8}, ["`base` must be an objective over pairs"]),
         (
             "memory",
