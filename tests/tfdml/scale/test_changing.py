@@ -327,7 +327,10 @@ def change_at_random(folder, seed, count):
             change = functools.partial(changing.remove, photos.collection, f"price = {price}")
         else:
             photos.listed = {}
-            for name in rng.permutation(30)[: rng.integers(1, 15)].tolist():
+            names = rng.permutation(30)[: rng.integers(1, 15)].tolist()
+            if kind == "update" and embedded:  # a list without any of its images is rejected
+                names = [int(pathlib.Path(next(iter(embedded))).stem), *names]
+            for name in dict.fromkeys(names):
                 file = photos.folder / "photos" / f"{name}.png"
                 path, old = str(file), file.read_bytes() if file.exists() else None
                 rewritten = old is None or (kind == "update" and rng.random() < 0.3)
