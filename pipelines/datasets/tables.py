@@ -25,7 +25,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, kind, name=None):
     if name is not None:
         data_dir = name if pathlib.Path(name).is_dir() else _downloaded(name)
     path = given_path(kind, data_dir, "a file or a folder of files")
-    rows = (_of_shards if kind == "webdataset" else _of_tables)(path)
+    rows = (_shard_rows if kind == "webdataset" else _table_rows)(path)
     paths, words, parts = zip(*rows, strict=True)
     labels, class_names = numbered([str(word) for word in words])
     images = ImageList(paths, labels, class_names, parts=parts_of(parts, labels))
@@ -38,7 +38,7 @@ def _downloaded(name):
     return snapshot_download(name, repo_type="dataset", allow_patterns="*.parquet")
 
 
-def _of_tables(path):
+def _table_rows(path):
     """(path, label, part) of the images in Parquet files, or in Arrow files of Hugging Face."""
     import pyarrow as pa  # optional
     import pyarrow.parquet as pq
@@ -86,7 +86,7 @@ def _content_of(value):
     return value if isinstance(value, bytes) else None
 
 
-def _of_shards(path):
+def _shard_rows(path):
     """(path, label, part) of the images in tar files."""
     rows = []
     for shard in [path] if path.is_dir() and not any(path.glob("*.tar")) else _files(path, ".tar"):

@@ -223,8 +223,8 @@ class Recipe(Settings):
     run: str | None = None
 
     def __post_init__(self):
-        of_features = self.dataset.startswith(FEATURES)
-        if of_features and self.tune == "full":
+        has_features = self.dataset.startswith(FEATURES)
+        if has_features and self.tune == "full":
             vars(self)["tune"] = "head"
         tune, stepwise = self.tune, self.schedule == "step"
         unseen = tune == "head" and not self.views
@@ -233,7 +233,7 @@ class Recipe(Settings):
         frozen = "`{name}` must be left out with `tune` frozen, which trains nothing"
         images = "`{name}` must be left out with a `dataset` of features, not of images"
         self.check_rules(
-            (of_features, OF_IMAGES, images),
+            (has_features, OF_IMAGES, images),
             (tune == "frozen", trained, frozen),
             (tune != "lora", ["lora_rank"], "`{name}` is for `tune` lora"),
             (tune != "full", ["layer_decay"], "`{name}` is for `tune` full"),
@@ -243,7 +243,7 @@ class Recipe(Settings):
             (stepwise, ["warmup_steps"], "`{name}` are for the schedules `cosine` and `constant`"),
         )
         self.check(self.decay_every or not stepwise, "the `schedule` step needs `decay_every`")
-        fits = tune == "head" or not of_features
+        fits = tune == "head" or not has_features
         self.check(fits, "`tune` must be head with a `dataset` of features")
         if tune == "frozen":
             for name, value in {"embedding_dim": None, "steps": 0}.items():

@@ -229,20 +229,20 @@ def export(_program, settings, _errors):
 
 def add(_program, settings, _errors):
     """Embeds the images of a list that a collection does not have, and adds them."""
-    _change(settings, only_add=True)
+    _change(settings, scale.changing.add)
 
 
 def update(_program, settings, _errors):
     """Makes a collection that of a list: adds, embeds changed images again, and removes."""
-    _change(settings, only_add=False)
+    _change(settings, scale.changing.update)
 
 
-def _change(settings, only_add):
+def _change(settings, change):
     version = find_version(pathlib.Path(settings.model))
     import_tensorflow()
     scale.Collection(settings.folder).check_model(fingerprint(version))  # before it is loaded
     model = scale.image_model.ImageModel(version)
-    done = scale.changing.update(settings.folder, model, settings.images, only_add=only_add)
+    done = change(settings.folder, model, settings.images)
     print(f"{done.added:,} images added, {done.embedded_again:,} embedded again", end="")
     print(f", {done.removed:,} removed: {settings.folder}\nCould not read {done.unreadable:,}")
     for path, other in done.copies[:FEW_COPIES]:

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tfdml.checks import check
 from tfdml.files import LOCK, copies, locked, replacing, write_text
 from tfdml.quiet import progress
-from tfdml.scale.checksums import checksums, sealed
+from tfdml.scale.checksums import sealed
 from tfdml.scale.collection import Collection
-from tfdml.scale.embedding_job import embedded
+from tfdml.scale.embedding_job import embedded, in_batches
 from tfdml.scale.layout import CHANGED_FORMAT, MANIFEST, REMOVED, SHARDS, STATE, shard_name
 from tfdml.scale.listed_images import Listing, list_images
-from tfdml.scale.writing import check_some_are_read, rows_of
+from tfdml.scale.writing import check_some_are_read, encoded, rows_of
 
 PRESENT = f"error is distinct from '{REMOVED}'"  # in SQL
 _EMBED, _KEEP, _REMOVE = range(3)  # what is done to the embedding of a row
@@ -73,8 +72,11 @@ def update(folder, model, images, *, only_add=False):
         collection.check_model(model.fingerprint)
         there = collection.present()
         listed = (images if isinstance(images, Listing) else list_images(images)).table()
-        with _as_value_error(f"the columns of {images} must be of the types in {folder}"):
+        try:
             pa.unify_schemas([there.schema, listed.schema])
+        except pa.ArrowException as error:
+            expected = f"the columns of {images} must be of the types in {folder}"
+            raise ValueError(f"{expected} ({error})") from error
         paths, first = np.unique(listed["path"].to_numpy(), return_index=True)
         listed = listed.take(np.sort(first))
         places = pc.index_in(listed["path"], there["path"].combine_chunks())
@@ -131,14 +133,6 @@ def _only_writer(folder):
         yield collection
 
 
-@contextlib.contextmanager
-def _as_value_error(expected):
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise ValueError(f"{expected} ({error})") from error
-
-
 def _changed_files(rows, collection):
     """(n,) booleans, which files may have changed since they were embedded, or could not be."""
     times = [collection.manifest.get("began", 0), *collection.manifest.get("changes", [])]
@@ -168,7 +162,7 @@ def _other_columns(rows, others):
     return differ
 
 
-def _write(collection, rows, tasks, model=None, *, at_once=False):
+def _write(collection, rows, tasks, model: Any = None, *, at_once=False):
     """Writes the shards of rows, and a manifest after each or, `at_once`, in the end.
 
     Returns the number of rows that could not be embedded.
@@ -188,20 +182,21 @@ def _write(collection, rows, tasks, model=None, *, at_once=False):
             no_rows = np.zeros((len(gone), collection.dim))
             fresh = [rows_of(gone, no_rows, [REMOVED] * len(gone))]
             chosen = part.filter(todo == _EMBED)
-            for table in embedded(model, _pieces(chosen, model)):
-                fresh.append(table)
-                bar.update(len(table))
-            errors = pa.concat_tables(fresh)["error"][len(gone) :]
+            if len(chosen):
+                pieces = in_batches(chosen["id"].to_pylist(), chosen["path"], model.batch_size)
+                for table in embedded(model, pieces):
+                    fresh.append(table)
+                    bar.update(len(table))
+            fresh = pa.concat_tables(fresh)
+            errors = fresh["error"][len(gone) :]
             check_some_are_read(chosen["path"], errors)
             unreadable += len(errors) - errors.null_count
             old = collection.read(number) if number < collection.shards else part.slice(0, 0)
-            shard = _merged(old, part, pa.concat_tables(fresh), len(changes))
             name = shard_name(number, len(changes))
-            with replacing(collection.folder / name) as unfinished:
-                pq.write_table(shard, unfinished, use_dictionary=["label", "error"])
             files.pop(collection.shard_name(number), None)
-            with (collection.folder / name).open("rb") as file:
-                files[name] = checksums(file)
+            content, files[name] = encoded(_merged(old, part, fresh, len(changes)))
+            with replacing(collection.folder / name) as unfinished:
+                unfinished.write_bytes(content)
             images = max(manifest["images"], part["id"][-1].as_py() + 1)
             shards = -(-images // collection.shard_size)
             manifest |= {"images": images, "shards": shards, "files": files}
@@ -210,13 +205,6 @@ def _write(collection, rows, tasks, model=None, *, at_once=False):
     if at_once and len(rows):
         write_text(collection.folder / MANIFEST, sealed(manifest))
     return unreadable
-
-
-def _pieces(rows, model):
-    """The ids and paths of rows in batches."""
-    for first in range(0, len(rows), model.batch_size if len(rows) else 1):
-        piece = rows.slice(first, model.batch_size)
-        yield piece["id"].to_pylist(), piece["path"].to_pylist()
 
 
 def _merged(old, part, fresh, version):

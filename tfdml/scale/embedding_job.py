@@ -72,10 +72,15 @@ def embedded(model, pieces):
 def _pieces_of(shards, shard_size, batch_size):
     """The ids and paths of shards, in pieces of a batch."""
     for number, shard in shards:
-        for first in range(0, len(shard), batch_size):
-            paths = shard["path"][first : first + batch_size].to_pylist()
-            start = number * shard_size + first
-            yield range(start, start + len(paths)), paths
+        start = number * shard_size
+        yield from in_batches(range(start, start + len(shard)), shard["path"], batch_size)
+
+
+def in_batches(ids, paths, batch_size):
+    """Yields ids and a list of their paths, of at most `batch_size` images at once."""
+    for first in range(0, len(ids), batch_size):
+        some = slice(first, first + batch_size)
+        yield ids[some], paths[some].to_pylist()
 
 
 def _counted(tables, bar):

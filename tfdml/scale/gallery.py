@@ -39,8 +39,8 @@ class Gallery:
 
     def __init__(self, collection):
         collection.check_complete()
-        self.collection, self.readable = collection, collection.readable()
         errors = collection.columns("error")["error"]
+        self.collection, self.readable = collection, errors.is_null().to_numpy()
         failed = np.flatnonzero(pc.fill_null(pc.not_equal(errors, REMOVED), False))
         if len(failed) or not len(self):
             path, reason = collection.unreadable(int(failed[0]) if len(failed) else 0)

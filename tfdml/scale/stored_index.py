@@ -77,6 +77,7 @@ class StoredIndex:
             flags = faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_ONDISK_SAME_DIR
         with silent(1, 2), as_value_error({"index": str(self.folder)}):
             self._faiss = faiss.read_index(str(self.folder / DATA), flags)
+        self._count = int(readable.sum()) if len(changed) else self._faiss.ntotal
         self._ivf = faiss.downcast_index(faiss.try_extract_index_ivf(self._faiss))
         self.cells = getattr(self._ivf, "nlist", 0)
         self._unchecked = np.full(self.cells, self.cells and self._files[LISTS].known)
@@ -91,9 +92,7 @@ class StoredIndex:
         self.parameters = parameters
 
     def __len__(self):
-        return (
-            self._faiss.ntotal if self._usable is None else int(self._collection.readable().sum())
-        )
+        return self._count
 
     def search(self, rows, count, where=""):
         """The (n, count) int64 ids nearest to (n, dim) rows, -1 for none, and their distances.

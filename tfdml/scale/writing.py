@@ -85,11 +85,8 @@ class CollectionWriter:
         columns = {"id": rows["id"], "path": images["path"], "embedding": rows["embedding"]}
         columns |= {"label": images["label"], "error": rows["error"]}
         table = pa.table(columns | {n: images[n] for n in images.column_names if n not in columns})
-        content = io.BytesIO()
-        pq.write_table(table, content, use_dictionary=["label", "error"])
-        self.folder.write(shard_name(number), lambda file: file.write(content.getbuffer()))
-        content.seek(0)
-        self._checksums[shard_name(number)] = checksums(content)
+        content, self._checksums[shard_name(number)] = encoded(table)
+        self.folder.write(shard_name(number), lambda file: file.write(content))
 
     def finish(self):
         """Writes the checksums into the manifest; returns the number of images without embedding.
@@ -121,6 +118,14 @@ class CollectionWriter:
 
     def _write_manifest(self, manifest):
         self.folder.write(MANIFEST, lambda file: file.write(sealed(manifest).encode()))
+
+
+def encoded(table):
+    """The bytes of the file of a shard, and their `checksums`."""
+    file = io.BytesIO()
+    pq.write_table(table, file, use_dictionary=["label", "error"])
+    file.seek(0)
+    return file.getbuffer(), checksums(file)
 
 
 def check_some_are_read(paths, errors):
