@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import scipy.fft
+import scipy.sparse.csgraph
 from PIL import Image
 
 from pipelines.corrections import EXCLUDE, read_twins, write_corrections
@@ -35,21 +36,22 @@ def find_duplicates(paths):
 
     Returns:
         Triples (row, finding, score, other) in the order of the rows: "identical" and "near" with
-        the earlier row beside it and the share of equal bits, "odd" with the reason and 1.0.
+        the earlier row beside it and the share of equal bits, "odd" with the reason and 1.0. A
+        path that is there twice, as for several boxes in an image, counts once.
     """
-    contents, hashes, mirrored, found = {}, [], [], []
-    seen = in_order(_look, paths, 1 + (os.cpu_count() or 1))
-    for row, (digest, bits, reason) in enumerate(
-        progress("Looking at images", seen, total=len(paths))
+    contents, hashes, mirrored, found = {}, [None] * len(paths), [None] * len(paths), []
+    looked_at = np.sort(np.unique(paths, return_index=True)[1]).tolist()
+    seen = in_order(_look, [paths[row] for row in looked_at], 1 + (os.cpu_count() or 1))
+    for row, (digest, bits, reason) in zip(
+        looked_at, progress("Looking at images", seen, total=len(looked_at)), strict=True
     ):
         first = contents.setdefault(digest, row)
         if first != row:
             found.append((row, "identical", 1.0, first))
         if reason:
             found.append((row, "odd", 1.0, reason))
-        same = first != row or reason == "one colour"
-        hashes.append(None if same else bits[0])
-        mirrored.append(None if same else bits[1])
+        if first == row and reason != "one colour":
+            hashes[row], mirrored[row] = bits
     rows = np.array([row for row, bits in enumerate(hashes) if bits is not None], int)
     if len(rows):
         codes, turned = (np.array([each[row] for row in rows]) for each in (hashes, mirrored))
@@ -77,11 +79,11 @@ def pictures_of(split, table=None, data_dir=""):
         pairs = [(row, other) for row, finding, _, other in found if finding != "odd"]
     else:
         pairs = read_twins(table, split.images, data_dir)
-    pictures = np.arange(len(split.labels))
-    for row, other in pairs:
-        if split.labels[row] == split.labels[other]:
-            pictures[pictures == pictures[row]] = pictures[other]
-    return pictures
+    rows, others = np.array(pairs, int).reshape(-1, 2).T
+    same = split.labels[rows] == split.labels[others]
+    count = len(split.labels)
+    joined = scipy.sparse.coo_matrix((same[same], (rows[same], others[same])), (count, count))
+    return scipy.sparse.csgraph.connected_components(joined, directed=False)[1]
 
 
 def write_duplicates(paths, data_dir, file):

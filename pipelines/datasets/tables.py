@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 from pipelines.datasets import given_path
 from pipelines.datasets.image_list import WORDS, ImageList, checked_dataset, numbered, parts_of
@@ -45,15 +46,21 @@ def _table_rows(path):
 
     files = _files(path, ".parquet", ".arrow")
 
+    def batches(file):
+        is_arrow = file.suffix == ".arrow"
+        try:
+            opened = pa.ipc.open_stream(file) if is_arrow else pq.ParquetFile(file)
+            yield from opened if is_arrow else opened.iter_batches(64)
+        except pa.ArrowException as error:
+            raise ValueError(f"{file} is cut off or no table ({error})") from error
+
     def write(folder):
         listed = []
         for file in progress("Reading", files):
-            is_arrow = file.suffix == ".arrow"
-            opened = pa.ipc.open_stream(file) if is_arrow else pq.ParquetFile(file)
-            for batch in opened if is_arrow else opened.iter_batches(64):
-                label, names = _label_of(batch.schema)
+            for batch in batches(file):
+                image, (label, names) = _image_of(batch.schema), _label_of(batch.schema)
                 for row in batch.to_pylist():
-                    content = next(filter(None, map(_content_of, row.values())), None)
+                    content = _content_of(row.get(image))
                     expected = f"{file} must have a column of encoded images, and `label`"
                     check(content and label in row, expected, columns=[*row])
                     if row[label] is None or (names and row[label] == -1):  # as of test images
@@ -79,11 +86,19 @@ def _label_of(schema):
     return "label", None
 
 
-def _content_of(value):
-    """The bytes of an image in a cell, or of the file that it names; None if there are none."""
-    if isinstance(value, dict) and {"bytes", "path"} <= value.keys():
-        return value["bytes"] or pathlib.Path(value["path"]).read_bytes()
-    return value if isinstance(value, bytes) else None
+def _content_of(cell):
+    """The bytes of an image in a cell, or of the file that it names, as `datasets` reads it."""
+    if isinstance(cell, dict):
+        return cell["bytes"] or pathlib.Path(cell["path"]).read_bytes()
+    return cell
+
+
+def _image_of(schema):
+    """The column of encoded images: of Hugging Face, named `image`, or else the first of bytes."""
+    kinds = {field.name: str(field.type) for field in schema}
+    nested = [name for name, kind in kinds.items() if re.match(r"struct<.*\bbytes: ", kind)]
+    plain = [name for name, kind in kinds.items() if kind in ("binary", "large_binary")]
+    return next(iter([*nested, *sorted(plain, key=lambda name: name != "image")]), None)
 
 
 def _shard_rows(path):
@@ -113,6 +128,5 @@ def _files(path, *suffixes):
 
 def _part_of(file):
     """The word that the name of a file or its folder begins with, as in train-0-of-2.parquet."""
-    names = file.name.lower(), file.parent.name.lower()
-    words = sorted(WORDS, reverse=True)  # the longer first
-    return next((word for name in names for word in words if name.startswith(word)), "train")
+    firsts = (re.split(r"[^a-z]", name.lower())[0] for name in (file.name, file.parent.name))
+    return next(filter(WORDS.get, firsts), "train")

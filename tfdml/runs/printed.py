@@ -32,13 +32,19 @@ def scores_table(scores, columns=None):
 def results_text(results):
     """Lines of text of what `evaluate.py` writes as JSON, {"scores": {name: value}, ...}."""
     intervals, untrained, lines = results.get("intervals", {}), results.get("untrained", {}), []
+    copies = results.get("without_copies", {})
+    others = copies.get("scores", {})
     for name, value in without_twins(results["scores"]).items():
         interval = "  [{:.4f}, {:.4f}]".format(*intervals[name]) if name in intervals else ""
         before = f"  untrained {untrained[name]:.4f}" if name in untrained else ""
-        lines.append(f"{name:>12}  {value:.4f}{interval}{before}")
+        without = f"  without copies {others[name]:.4f}" if name in others else ""
+        lines.append(f"{name:>12}  {value:.4f}{interval}{before}{without}")
     if intervals:
         kind = "jackknife" if "rules" in results else "bootstrap"
         lines.append(f"In brackets: 95 % {kind} intervals over classes.")
+    if copies:
+        count = f"{copies['copies']:,} images"
+        lines.append(f"Copies: {count} show the picture of another, or of one of the training.")
     if "levels" in results:
         table = scores_table(results["levels"], columns=results["scores"])
         lines += ["\nScores of each level or size, by distance:", table]

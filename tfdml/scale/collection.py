@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 from typing import NamedTuple
 
 import duckdb
@@ -30,6 +31,7 @@ _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
 _CHUNK_BYTES = 2**25  # of float32 embeddings
 _SAMPLED_SHARDS = 256  # read for a sample that fits them
+_FILTERING_SECONDS = 30.0  # longest time of a condition
 _SHOWN = 3  # missing shards named in an error
 
 
@@ -180,10 +182,12 @@ class Collection:
         """(m,) ids, ascending, of the images with an embedding that meet a condition in SQL.
 
         It may use the columns of the shards: `path`, `label` and those of the list of images. Files
-        cannot be read by it.
+        cannot be read by it, and it may take 30 seconds.
         """
         rows = self.dataset()
         with duckdb.connect(config={"enable_external_access": False}) as database:
+            limit = threading.Timer(_FILTERING_SECONDS, database.interrupt)
+            limit.start()
             try:
                 images = database.from_arrow(rows).filter(among)
                 kind = str(images.project(where).types[0])
@@ -195,6 +199,8 @@ class Collection:
                 columns = ", ".join(rows.schema.names)
                 received = f"where={where}, columns: {columns}"
                 raise ValueError(f"{expected} ({cause}). Received: {received}") from error
+            finally:
+                limit.cancel()
 
     def dataset(self):
         """All rows and columns, as a `pyarrow.dataset.Dataset` in the order of ids."""

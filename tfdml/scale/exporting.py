@@ -69,15 +69,15 @@ def _write_lance(tables, schema, out):
 
 
 def _write_qdrant(tables, schema, out):
-    import qdrant_client
+    from qdrant_client import QdrantClient, models
 
-    client = qdrant_client.QdrantClient(**{"url" if "://" in out else "path": out})
+    client = QdrantClient(**{"url" if "://" in out else "path": out})
     vector, count = schema.field("vector").type, 0
-    stored = qdrant_client.models.Datatype(f"float{vector.value_type.bit_width}")
-    kind = {"distance": qdrant_client.models.Distance.EUCLID, "datatype": stored}
+    stored = models.Datatype(f"float{vector.value_type.bit_width}")
+    kind = {"distance": models.Distance.EUCLID, "datatype": stored}
     if client.collection_exists(QDRANT_NAME):
         raise FileExistsError(f"{out} has a collection {QDRANT_NAME}: choose another place")
-    config = qdrant_client.models.VectorParams(size=vector.list_size, **kind)
+    config = models.VectorParams(size=vector.list_size, **kind)
     client.create_collection(QDRANT_NAME, vectors_config=config)
     for table in tables:
         ids, rows = table["id"].to_pylist(), table["vector"].combine_chunks()

@@ -30,17 +30,25 @@ def test_parquet_with_bytes_of_images(nested, tmp_path):
         images = [encoded(10 * label, "TIFF" if nested else "PNG") for label in labels]
         if nested:
             images = [{"bytes": image, "path": None} for image in images]
-        table = pa.table({"id": [0] * len(labels), "image": images, "label": labels})
+        digests = [b"md5"] * len(labels)
+        columns = {"id": [0] * len(labels), "digest": digests, "image": images, "label": labels}
+        table = pa.table(columns)
         pq.write_table(table, tmp_path / f"{part}-00000-of-00001.parquet")
     dataset = load("parquet", tmp_path)
     assert reds(dataset.train) == [30, 30, 50, 50]
     assert reds(dataset.test) == [90, 90, 100]
     assert dataset.test.names == ["9", "10"]
     pq.write_table(table.drop(["label"]), tmp_path / "test.parquet")
-    with pytest.raises(ValueError, match=r"encoded images, and `label`.*columns=\['id', 'image'\]"):
+    with pytest.raises(
+        ValueError, match=r"encoded images, and `label`.*columns=\['id', 'digest', 'image'\]"
+    ):
         load("parquet", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"must be a file that ends in .parquet or .arrow"):
         load("parquet", tmp_path / "none")
+    cut = (tmp_path / "test.parquet").read_bytes()[:-20]
+    (tmp_path / "valuable.parquet").write_bytes(cut)  # which names no part
+    with pytest.raises(ValueError, match=r"valuable.parquet is cut off or no table"):
+        load("parquet", tmp_path / "valuable.parquet")
 
 
 def write_shard(path, samples):

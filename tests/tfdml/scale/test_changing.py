@@ -206,6 +206,13 @@ def test_rejects_what_is_no_condition(photos, where):
     assert held(photos.collection) == photos.expected()
 
 
+def test_a_condition_has_a_limit_of_time(photos, monkeypatch):
+    monkeypatch.setattr("tfdml.scale.collection._FILTERING_SECONDS", 0.2)
+    slow = "id < (select count(*) from range(1000000) a, range(1000000) b where a.range < b.range)"
+    with pytest.raises(ValueError, match=r"condition in SQL on .*\(INTERRUPT"):
+        Collection(photos.collection).matching(slow)
+
+
 def test_rejects_another_model_another_type_and_a_second_writer(photos):
     other = ByContent()
     other.fingerprint = "n" * 64

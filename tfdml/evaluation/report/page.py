@@ -44,6 +44,7 @@ def write_report(
     class_names=None,
     image_names=None,
     untrained=None,
+    without_copies=None,
     seed=0,
 ):
     """Writes a report of an embedding as `index.html` in a folder; returns its path.
@@ -76,7 +77,7 @@ def write_report(
     texts = {
         "title": html.escape(str(title)),
         "summary": _summary(np.bincount(ids)),
-        "scores": _score_rows(scores, intervals, untrained or {}),
+        "scores": _score_rows(scores, intervals, untrained or {}, without_copies or {}),
         "recall": _recall_figure(scores, intervals, curve),
         "facts": "\n".join("<div><dt>{}</dt><dd>{}</dd></div>".format(*fact) for fact in facts),
         "distances": _distances_figure(ranking.histogram),
@@ -150,16 +151,17 @@ def _summary(sizes):
     return f"{text}{alone if single else ''}."
 
 
-def _score_rows(scores, intervals, untrained):
+def _score_rows(scores, intervals, untrained, without_copies):
     lines = []
     for name, score in scores.items():
         interval = "{:.4f} to {:.4f}".format(*intervals[name]) if name in intervals else ""
-        before = f"untrained {untrained[name]:.4f}" if name in untrained else ""
+        others = {"untrained": untrained, "without copies": without_copies}
+        beside = [f"{word} {each[name]:.4f}" for word, each in others.items() if name in each]
         bar = f'<meter value="{score:.4f}"></meter>' if 0 <= score <= 1 else ""
         lines.append(
             f'<tr><th scope="row">{html.escape(str(name))}</th><td>{score:.4f}</td>'
             f'<td class="interval">{interval}</td><td class="drawn">{bar}</td>'
-            f'<td class="interval">{before}</td></tr>'
+            f'<td class="interval">{", ".join(beside)}</td></tr>'
         )
     return "\n".join(lines)
 

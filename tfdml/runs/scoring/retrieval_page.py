@@ -45,6 +45,8 @@ def draw(embedded, options, results):
         per_query = Metrics.of(None, options.k, most).values(ranking)
         facts["below the scores"] = "all images among themselves, by distance"
 
+    if copies := results.get("without_copies", {}):
+        facts["copies"] = f"{copies['copies']:,}: pictures of another image, or of the training"
     page = write_report(
         *data,
         folder,
@@ -57,6 +59,7 @@ def draw(embedded, options, results):
         class_names=split.class_names,
         image_names=ids if split.holds_paths else None,
         untrained=results.get("untrained"),
+        without_copies=copies.get("scores"),
         ranking=ranking,
         neighbours=neighbours,
         **seed,

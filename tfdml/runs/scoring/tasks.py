@@ -19,10 +19,12 @@ from tfdml.evaluation.random_draws import average
 from tfdml.evaluation.zero_shot import by_class_id, by_super_class, zero_shot_scores
 from tfdml.runs import scoring
 from tfdml.runs.scoring.audited import audit_images
+from tfdml.runs.scoring.copies import scores_without_copies
 from tfdml.runs.scoring.embedded import joined, levels_of
 from tfdml.runs.scoring.in_collection import averaged, score_in_collection, searching
 from tfdml.runs.scoring.scored_images import Images, training_split
 from tfdml.runs.scoring.scored_model import untrained_scores
+from tfdml.runs.task_options import RERANKING
 from tfdml.serving.exported import check_similarity
 
 NEAREST = 10  # rows that a page shows of each
@@ -129,6 +131,9 @@ def retrieval(embedded, options):
         results["verification"] = _verified(embedded, options, results["ranking"].histogram)
     if untrained := untrained_scores(options, embedded.model, len(labels)):
         results["untrained"] = untrained
+    ranked_plainly = by_distance and not options.changed(RERANKING)
+    if options.report and ranked_plainly and (found := scores_without_copies(embedded, options)):
+        results["without_copies"] = found
     if images.queries is not None:
         queries = int(images.queries.sum())
         results["images"] = {"queries": queries, "gallery": len(labels) - queries}

@@ -61,6 +61,7 @@ def test_holds_what_it_was_given(report):
     intervals, values = {"recall@1": (0.25, 0.75)}, {"mrr": np.linspace(0, 1, 60)}
     options = {"facts": {"model": "an embedder", "seed": 7}, "class_names": {2**60: "first"}}
     options |= {"image_names": [f"{i}.png" for i in range(60)], "untrained": {"nmi": 0.125}}
+    options["without_copies"] = {"nmi": 0.0625}
     path = report(intervals=intervals, per_query=values, **options)
     assert (path.name, path.parent.name) == ("index.html", "report")
     page = Page(path)
@@ -68,7 +69,9 @@ def test_holds_what_it_was_given(report):
     assert page.texts["title"][0] == page.texts["h1"][0] == "A report"
     assert page.texts["p"][0] == "60 images of 4 classes."
     assert {"recall@1", "recall@4", "nmi"} <= set(page.texts["th"])
-    assert {"0.8750", "0.2500 to 0.7500", "untrained 0.1250"} <= set(page.texts["td"])
+    assert {"0.8750", "0.2500 to 0.7500", "untrained 0.1250, without copies 0.0625"} <= set(
+        page.texts["td"]
+    )
     assert page.texts["dt"] == ["model", "seed"]
     assert page.texts["dd"] == ["an embedder", "7"]
     assert page.data["classes"] == ["first", *(str(2**60 + i) for i in (1, 2, 3))]
