@@ -4,15 +4,18 @@
 
 The folder has one sub-folder of images per class; 256 images of 32 classes of its second half are
 embedded. `--weights` has `googlenet_bvlc.npz` and `mobilenetv2_1.0_224_no_top.weights.h5`; other
-networks are of random weights. Also writes docs/results/runtimes.md. Needs the runtimes, and OpenCV
-for its decoder.
+networks are of random weights. Also writes docs/results/runtimes.md. Needs the runtimes, OpenCV for
+its decoder, and PyTorch with onnxscript for its own ONNX files.
 """
 
 import argparse
 import collections
 import concurrent.futures
 import multiprocessing
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 
 import keras
@@ -40,6 +43,7 @@ WEIGHTS = {
 }
 FILES = [f"model{suffix}" for suffix, _ in FORMATS.values()]
 NAMES = ["Keras", "SavedModel", "ONNX Runtime", "LiteRT", "OpenVINO"]
+PYTORCH = "PyTorch's ONNX"
 VARIANTS = ["", "HDC", "PDDM"]
 CONVERTED = "mobilenet_v2,googlenet,resnet50,inception_v3,small_cnn"  # to ONNX, by tf2onnx 1.17
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "results" / "runtimes.md"
@@ -54,12 +58,13 @@ python benchmarks/runtimes.py CUB_200_2011/images --weights weights
 {CLASSES * IMAGES} images of {CLASSES} classes of CUB-200-2011 that the papers do not train on, of
 {SIDE} pixels, in embeddings of {DIM} numbers by an untrained layer; HDC has three of them.
 GoogLeNet and MobileNetV2 have trained weights. The others start at random: their Recall@1 only
-shows that it does not change.
+shows that it does not change. PyTorch's ONNX is the same network in Keras on PyTorch, exported by
+`torch.onnx` and run by ONNX Runtime.
 """
 TABLES = {
     "Equality": (
         "The largest difference of a number from that of Keras, and Recall@1 in percent:",
-        ["network", *NAMES],
+        ["network", *NAMES, PYTORCH],
     ),
     "Rounded weights": (
         "Recall@1, and the size in MB. Those of MobileNetV2 had been rounded to 8 bits before.",
@@ -68,7 +73,7 @@ TABLES = {
     "Latency": (
         "Milliseconds for one image and for a batch of 32, without decoding, the median of calls\n"
         "in turns. Keras is compiled by `tf.function`.",
-        ["network", "images", *NAMES],
+        ["network", "images", *NAMES, PYTORCH],
     ),
     "Decoders": (
         "Images read by a client, beside those that the served MobileNetV2 decodes and resizes:\n"
@@ -128,8 +133,10 @@ def measure(job):
         export_model(embedder, version, loss=loss, format=",".join(FORMATS), images=images)
         functions = functions_of(version, embedder)
         if loss:
-            found["Equality"] = [[f"{title}: score", *scores(version, functions, images, loss)]]
+            rows = scores(version, functions, images, loss)
+            found["Equality"] = [[f"{title}: score", *rows, ""]]
             return found
+        functions[PYTORCH] = by_pytorch(embedder, backbone, levels, version)
         found["Equality"] = [[title, *equality(functions, images, labels)]]
         if arguments.rounds:
             found["Latency"] = latencies(title, functions, images, arguments.rounds)
@@ -164,6 +171,15 @@ def functions_of(version, embedder):
     signature = tf.saved_model.load(str(version)).signatures["embed_images"]
     files = [load_network(version / file) for file in FILES]
     return dict(zip(NAMES, [compiled, signature, *files], strict=True))
+
+
+def by_pytorch(embedder, backbone, levels, folder):
+    weights, file = folder / "embedder.weights.h5", folder / "by_pytorch.onnx"
+    embedder.save_weights(weights)
+    script = pathlib.Path(__file__).with_name("pytorch_onnx.py")
+    words = [sys.executable, script, backbone, DIM, SIDE, levels, weights, file]
+    subprocess.run([*map(str, words)], env=os.environ | {"KERAS_BACKEND": "torch"}, check=True)
+    return load_network(file)
 
 
 def embedded(function, images):

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-TFDML, KERAS, PML, OML, FAISS = "tfdml", "keras", "pml", "oml", "faiss"
+TFDML, KERAS, PML, OML, ST, FAISS = "tfdml", "keras", "pml", "oml", "st", "faiss"
 BEST = "best"  # tfdml by the recipe that it recommends
 BACKENDS = {"jax": "tfdml on JAX", "torch": "tfdml on PyTorch"}  # else on TensorFlow
 OWN = (
@@ -18,6 +18,7 @@ TITLES = {
     KERAS: "Keras",
     PML: "pytorch-metric-learning",
     OML: "open-metric-learning",
+    ST: "sentence-transformers",
     FAISS: "faiss",
     **BACKENDS,
 }

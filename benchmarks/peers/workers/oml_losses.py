@@ -7,19 +7,24 @@ from benchmarks.peers.workers.torch_losses import arrays_of, gradient_step, set_
 
 
 def prepare(settings, folder):
-    from oml import losses, miners
-
     torch.set_num_threads(settings["threads"])
-    arrays, options = arrays_of(settings, folder), dict(settings["options"])
-    if settings["miner"] is not None:
-        name, miner_options = settings["miner"]
-        options["miner"] = getattr(miners, name)(**miner_options)
+    arrays, sizes = arrays_of(settings, folder), {}
     if "proxies" in arrays:
         classes, _, dim = arrays["proxies"].shape
-        options |= {"num_classes": classes, "in_features": dim}
-    loss = getattr(losses, settings["name"])(**options)
+        sizes = {"num_classes": classes, "in_features": dim}
+    loss = built(settings, **sizes)
     if "proxies" in arrays:
         set_proxies(loss, arrays["proxies"])
     work = gradient_step(loss, loss, arrays)
     work.versions = versions("open-metric-learning")
     return work
+
+
+def built(settings, **sizes):
+    from oml import losses, miners
+
+    options = settings["options"] | sizes
+    if settings["miner"] is not None:
+        name, miner_options = settings["miner"]
+        options["miner"] = getattr(miners, name)(**miner_options)
+    return getattr(losses, settings["name"])(**options)

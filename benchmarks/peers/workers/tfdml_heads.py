@@ -13,7 +13,8 @@ def prepare(settings, folder):
     from tfdml.runs.recipe import Recipe
 
     recipe = Recipe(
-        loss=settings["objective"],
+        loss=settings["name"],
+        loss_options=settings["options"],
         dataset=f"features:{folder / settings['inputs']}",
         learning_rate=settings["rate"],
         schedule="constant",
