@@ -14,6 +14,7 @@ from tfdml.serving import Gallery, export_model, load_network
 from tfdml.serving.decision import Decision
 from tfdml.serving.exported import load_signatures
 from tfdml.serving.metadata import read_metadata
+from tfdml.serving.options import FORMATS
 
 SIZE = (12, 10, 3)
 LABELS = np.repeat(np.arange(10), 6)
@@ -27,10 +28,11 @@ def rows_of(seed, dim=6):
     return (centres + rng.normal(size=(60, dim))).astype(np.float32)
 
 
-def decision_of(method, rows, calibration):
+def decision_of(method, rows, calibration, asked):
+    """A decision by rows, of which half of those asked are known, with different probabilities."""
     decision = evaluation.open_set_decision(rows, LABELS, NAMES, false_alarm_rate=0.1)
     rule = open_set.OpenSetRule.fitted(rows, LABELS, method)
-    scores = rule(rows_of(3, rows.shape[1]))[1]
+    scores = rule(asked)[1]
     points = calibration
     if isinstance(calibration, open_set.Isotonic):
         points = open_set.Isotonic(np.quantile(scores, [0.2, 0.6, 0.9]), np.array([0.1, 0.5, 0.9]))
@@ -48,8 +50,8 @@ def check_equal(found, expected):
 @pytest.mark.parametrize("method", open_set.METHODS)
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 def test_decides_as_the_evaluation_does(method, calibration):
-    decision = decision_of(method, rows_of(1), calibration)
     asked = rows_of(3)
+    decision = decision_of(method, rows_of(1), calibration, asked)
     expected = decision(asked)
     assert 0 < expected["known"].mean() < 1
     layer = Decision(decision)
@@ -59,27 +61,21 @@ def test_decides_as_the_evaluation_does(method, calibration):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The embedder, a decision, and the version of both with its images."""
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("ai_edge_litert")
+def embedded():
+    """An embedder, images, and their embeddings."""
     keras.utils.set_random_seed(0)
     embedder = build_embedder("small_cnn", 4, input_shape=SIZE)
     images = np.random.default_rng(0).integers(0, 256, (60, *SIZE)).astype(np.uint8)
-    rows = embedder.predict(images.astype(np.float32), verbose=0)
-    decision = decision_of("mahalanobis", rows, CALIBRATIONS[1])
-    scores = decision(rows)["score"]
-    decision = decision._replace(threshold=float(np.median(scores)))
-    path = tmp_path_factory.mktemp("decision") / "1"
+    return embedder, images, embedder.predict(images.astype(np.float32), verbose=0)
+
+
+def test_signatures_carry_the_decision(embedded, tmp_path):
+    embedder, images, rows = embedded
+    decision = decision_of("mahalanobis", rows, CALIBRATIONS[1], rows)
+    expected = decision(rows)
     gallery = Gallery([str(row) for row in range(60)], rows, [NAMES[row] for row in LABELS])
     added = {"classes": Gallery(NAMES, evaluation.class_means(rows, LABELS)[1]), "gallery": gallery}
-    export_model(embedder, path, decision=decision, format="onnx,litert", **added)
-    return decision, path, images, rows
-
-
-def test_signatures_and_files_carry_the_decision(written):
-    decision, path, images, rows = written
-    expected = decision(rows)
+    path = export_model(embedder, tmp_path / "1", decision=decision, **added)
     signatures = load_signatures(path)
     contents = tf.constant([encode(Image.fromarray(image), "PNG") for image in images])
     for found in (
@@ -91,10 +87,29 @@ def test_signatures_and_files_carry_the_decision(written):
         names = [NAMES[row].encode() for row in found["class_id"].numpy()]
         assert found["class"].numpy().tolist() == names
     assert {"classes", "distances"} <= set(signatures["classify"].structured_outputs)
-    for file in ("model.onnx", "model.tflite"):
-        found = load_network(path / file)(images=images)
-        np.testing.assert_allclose(found["embedding"], rows, atol=1e-4)
-        check_equal(found, expected)
     stated = read_metadata(path)["decision"]
     assert stated["classes"] == NAMES
     assert stated["threshold"] == decision.threshold
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    ("method", "calibration"),
+    [
+        ("mahalanobis", CALIBRATIONS[1]),
+        pytest.param("ratio", CALIBRATIONS[0], marks=pytest.mark.slow),
+    ],
+)
+def test_files_carry_the_decision(method, calibration, kind, embedded, tmp_path):
+    suffix, modules = FORMATS[kind]
+    for module in modules:
+        pytest.importorskip(module)
+    embedder, images, rows = embedded
+    decision = decision_of(method, rows, calibration, rows)
+    expected = decision(rows)
+    assert np.ptp(expected["probability"]) > 0.3
+    version = export_model(embedder, tmp_path / "1", decision=decision, format=kind)
+    found = load_network(version / f"model{suffix}")(images=images)
+    np.testing.assert_allclose(found["embedding"], rows, atol=1e-4)
+    check_equal(found, expected)
+    assert found["known"].dtype == bool
