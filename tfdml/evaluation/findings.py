@@ -41,8 +41,8 @@ def audit(embeddings, labels, *, groups=None, ranking=None):
 
     With D the Euclidean distance and s_i the mean D of row i to its 6th to 10th nearest rows:
 
-        duplicate  score 1 - D(i, j) / sqrt(s_i s_j) >= 0.25: the same picture, encoded anew,
-                   mirrored or cut a little; the later row is that to leave out
+        duplicate  score 1 - D(i, j) / sqrt(s_i s_j) >= 0.25, 1 for equal rows: the same picture,
+                   encoded anew, mirrored or cut a little; the later row is that to leave out
         leak       the same, of rows of two groups; the row of the lower group is that to leave out
         label      score P(c) / (P(c) + P(y)) >= 0.95 of the given class y and the most probable
                    other c
@@ -94,7 +94,8 @@ def _neighbour_findings(found, labels, groups):
     far = median + _FAR * 1.4826 * np.median(np.abs(scale - median))
     for row in np.flatnonzero(scale > far):
         yield Finding("outlier", int(row), -1, float(1 - median / scale[row]), int(labels[row]))
-    ratio = np.divide(found.distances, scales, out=np.zeros_like(scales), where=scales > 0)
+    ratio = np.where(found.distances > 0, np.inf, 0.0)  # beside rows with ten copies
+    np.divide(found.distances, scales, out=ratio, where=scales > 0)
     rows, places = np.nonzero(ratio <= _ALIKE)
     others = found.nearest[rows, places]
     scores = 1 - ratio[rows, places]

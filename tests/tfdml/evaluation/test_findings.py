@@ -47,6 +47,16 @@ def test_duplicates_and_leaks(planted, found):
     assert twice == {(1295 + i, row) for i, row in enumerate(copied[15:])}
 
 
+def test_a_row_beside_many_equal_ones_is_no_copy_of_them():
+    rows = np.random.default_rng(0).normal(size=(60, 8)).astype(np.float32)
+    rows[:12] = 0
+    rows[12] = [1, *[0] * 7]
+    pairs = {(each.row, each.other) for each in audit(rows, np.arange(60) // 3)}
+    twice = {(row, other) for row, other in pairs if other >= 0}
+    assert {*range(1, 12)} <= {row for row, _ in twice}
+    assert 12 not in {row for pair in twice for row in pair}
+
+
 def test_wrong_labels(planted, found):
     _, labels, _, wrong, _ = planted
     scores = np.zeros(len(labels))
