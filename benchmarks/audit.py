@@ -271,8 +271,9 @@ def write_trained(images, weights):
             cells = recalls(rows, copied, base, rate, test, found)
             lines.append(f"| copies | `{name}` | {words} | {cells} |")
             print(lines[-1], flush=True)
-    text = PAGE.read_text("utf-8").partition(f"\n{SECTION}\n")[0].rstrip("\n")
-    PAGE.write_text("\n".join([text, "", *lines, ""]), "utf-8")
+    text, _, rest = PAGE.read_text("utf-8").partition(f"\n{SECTION}\n")
+    _, heading, further = rest.partition("\n## ")
+    PAGE.write_text("\n".join([text.rstrip("\n"), "", *lines, ""]) + heading + further, "utf-8")
 
 
 def recalls(rows, labels, loss, rate, test, pictures=None):
