@@ -47,6 +47,7 @@ def test_the_task_is_the_first_word_or_an_option():
         assert evaluate.task_of(words) == ("ncm", ["x"])
     assert evaluate.task_of(["x", "--k", "5"]) == ("retrieval", ["x", "--k", "5"])
     assert evaluate.task_of(["compare", "a", "b"]) == ("compare", ["a", "b"])
+    assert "Unknown task 'ncn'. Did you mean 'ncm'?" in rejection("ncn", "runs/x")
 
 
 def test_values_are_not_taken_for_options():
