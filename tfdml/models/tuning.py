@@ -105,7 +105,8 @@ def check_memory(embedder, rows, copies):
     weights = sum(int(np.prod(each.shape)) for each in embedder.trainable_variables)
     layers = (layer for layer in embedder._flatten_layers() if layer.trainable_variables)
     layers = (layer for layer in layers if len(getattr(layer, "_inbound_nodes", ())) == 1)
-    shapes = [layer.output.shape[1:] for layer in layers]  # of what is kept for the gradient
+    outputs = keras.tree.flatten([layer.output for layer in layers])  # kept for the gradient
+    shapes = [output.shape[1:] for output in outputs]
     maps = sum(int(np.prod(shape)) for shape in shapes if None not in shape)
     needed, memory = 4 * (weights * (2 + copies) + rows * maps), total_memory()
     flag = "--tune lora or head" if 4 * weights * (2 + copies) > memory / 2 else "--micro_batch"

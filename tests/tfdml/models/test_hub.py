@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tfdml
-from tfdml.models import backbone_of, build_embedder
+from tfdml.models import backbone_of, build_embedder, tuning
 from tfdml.models.hub import add_adapters, preset_image_size
 
 keras_hub = pytest.importorskip("keras_hub")
@@ -152,6 +152,14 @@ def adapters_learn_alone(embedder, images, tmp_path):
     for each in (model, loaded):
         each.fit(images, labels, shuffle=False, verbose=0)
     np.testing.assert_array_equal(loaded.embed(images), model.embed(images))
+
+
+def test_a_full_tuning_that_cannot_fit_is_said(preset, monkeypatch):
+    embedder = build_embedder(f"hub:{preset[1]}", 4, input_shape=SHAPE)
+    tuning.check_memory(embedder, rows=6, copies=2)
+    monkeypatch.setattr(tuning, "total_memory", lambda: 1e3)
+    with pytest.raises(ValueError, match="a full tuning must fit in the memory"):
+        tuning.check_memory(embedder, rows=6, copies=2)
 
 
 def test_other_image_sizes_resize_the_positions(preset):
