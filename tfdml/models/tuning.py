@@ -84,7 +84,7 @@ def load_adapters(embedder, path):
         path: Of the file.
 
     Raises:
-        ValueError: If they are of another network.
+        ValueError: If they are of another network, or the file is none of `save_adapters`.
     """
     try:
         with np.load(path) as file:

@@ -73,11 +73,11 @@ def check_incomplete(recipe):
 
 
 def source_of(run):
-    """The checkpoint of a run, given by its name, its folder or the file itself."""
+    """The checkpoint of a run, given by its name, its folder or the file; or its adapters."""
     for path in (RUNS / run / CHECKPOINT, pathlib.Path(run, CHECKPOINT), pathlib.Path(run)):
         if zipfile.is_zipfile(path):
             return path
-    expectation = "`init_from` must be a run with a checkpoint, or a .keras file"
+    expectation = f"`init_from` must be a run with a checkpoint, a .keras file or {ADAPTERS}"
     raise FileNotFoundError(f"{expectation}. Received: init_from={run!r}")
 
 

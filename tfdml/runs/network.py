@@ -21,9 +21,9 @@ from tfdml.models.embedder import (
     start_head,
 )
 from tfdml.models.embedding_model import model_of_head
-from tfdml.models.hub import add_adapters
+from tfdml.models.hub import add_adapters, wrapper_of
 from tfdml.models.precision import built_with, in_float32
-from tfdml.models.tuning import check_memory, layer_multipliers
+from tfdml.models.tuning import check_memory, layer_multipliers, load_adapters
 from tfdml.runs.features import Features
 from tfdml.runs.folders import CHECKPOINT, source_of
 from tfdml.runs.recipe import CLASS_SAMPLERS
@@ -266,8 +266,14 @@ def learning_rate(recipe):
 
 
 def copy_weights(recipe, embedder):
-    """Gives the embedder the weights, and what is frozen, of the run that `init_from` names."""
-    model = read_model(source_of(recipe.init_from))
+    """Gives the embedder the weights and what is frozen, or the adapters, of `init_from`."""
+    path = source_of(recipe.init_from)
+    if path.suffix == ".npz":
+        load_adapters(embedder, path)
+        rank = wrapper_of(embedder).rank
+        recipe.check(rank == recipe.lora_rank, f"`lora_rank` must be that of `init_from`, {rank}")
+        return
+    model = read_model(path)
     source = getattr(model, "embedder", model)
     weights = source.get_weights()
     wanted = [array.shape for array in embedder.get_weights()]
@@ -275,7 +281,7 @@ def copy_weights(recipe, embedder):
     expectation = (
         "`init_from` must be a run of the same `backbone`, `embedding_dim`, `levels` and channels, "
         "of a small_cnn, a preset with patches or several levels also `image_size`, of several "
-        "levels also `pooling` and the same levels without `dropout`; "
+        "levels also `pooling` and the same levels without `dropout`, of `tune` lora adapters.npz; "
         f"its images are {size}, and its embeddings have {source.output_shape[-1]} numbers"
     )
     recipe.check([array.shape for array in weights] == wanted, expectation)

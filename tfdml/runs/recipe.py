@@ -79,6 +79,7 @@ class Recipe(Settings):
         weights: Initial weights of the backbone: `imagenet` or a weights file; random if not given.
         init_from: Run or `.keras` file whose embedder is trained further (fine-tuning), with its
             backbone, `embedding_dim` and `levels`; for `small_cnn` and several levels `image_size`.
+            For `tune` lora, `adapters.npz` of a run with the same backbone and `lora_rank`.
         tune: `full` trains the whole network. `head` embeds every image once by the backbone, keeps
             these features beside the runs and trains the layers behind them alone, in seconds.
             `lora` trains these and adapters of the backbone, low-rank changes of the queries and
@@ -255,6 +256,9 @@ class Recipe(Settings):
         self.check(tune != "lora" or ":" in self.backbone, adaptable, "backbone")
         learns = tune != "head" or self.embedding_dim is not None
         self.check(learns, "`embedding_dim` must be a number for `tune` head, which trains it")
+        fits = tune == "lora" or not (self.init_from or "").endswith(".npz")
+        whole = "`init_from` must be a run or a .keras file: adapters, .npz, are for `tune` lora"
+        self.check(fits, whole)
         one_start = not (self.weights and self.init_from)
         self.check(one_start, "`weights` and `init_from` are two starts of the network: give one")
         warms_up = self.warmup_steps < self.steps or self.warmup_steps == 0

@@ -125,6 +125,7 @@ def test_a_run_from_another_knows_its_classes_and_goes_on_without_it(tmp_path, m
         (["--init_from", "a", "--weights", "imagenet"], "`weights` and `init_from`"),
         (["--init_from", "a", "--embedding_dim", "8"], "its embeddings have 4 numbers"),
         (["--init_from", "a", "--image_size", "32"], "its images are 8×8×1"),
+        (["--init_from", "runs/a/adapters.npz"], "adapters, .npz, are for `tune` lora. Received"),
         (["--init_from", "runs/a/scores.json"], "`init_from` must be a run with a checkpoint"),
     ],
 )

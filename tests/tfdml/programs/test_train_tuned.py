@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 import yaml
-from small_runs import SMALL, run, scores_of
+from small_runs import SMALL, rejection, run, scores_of
 
 import pipelines
 from tfdml.models import backbone_of, build_embedder, load_adapters
-from tfdml.programs import evaluate
+from tfdml.programs import evaluate, train
 from tfdml.runs.features import Features
 from tfdml.serving.exported import load_signatures
 
@@ -80,6 +80,24 @@ def test_the_adapters_are_kept_alone(runs, monkeypatch):
     load_adapters(embedder, folder / "runs" / "lora" / "adapters.npz")
     images = pipelines.load("digits").test.images[:9].astype("float32")
     np.testing.assert_allclose(embedder.predict(images, verbose=0), model.embed(images), atol=1e-6)
+
+
+def test_a_run_starts_from_the_adapters_of_another(runs, monkeypatch):
+    folder, _ = runs
+    built = []
+    monkeypatch.setattr(train, "export", lambda run, scores: built.append(run.model))
+    start = ["--init_from", "runs/lora/adapters.npz", *KINDS["lora"]]
+    run("--run", "again", *start, "--steps", "0", cwd=folder)
+    run("--run", "further", *start, "--steps", "5", cwd=folder)
+    source = checkpoint(folder, "lora").embedder.trainable_variables
+    again, further = (each.embedder.trainable_variables for each in built)
+    for before, same, trained in zip(source, again, further, strict=True):
+        np.testing.assert_array_equal(same, before)
+        assert np.abs(trained - before.value).max() > 0
+    sentence = rejection(*start, "--lora_rank", "3", "--run", "other", cwd=folder)
+    assert "`lora_rank` must be that of `init_from`, 2. Received: lora_rank=3" in sentence
+    sentence = rejection(*KINDS["lora"], "--init_from", "lora", "--run", "other", cwd=folder)
+    assert "of `tune` lora adapters.npz" in sentence
 
 
 @pytest.mark.parametrize("kind", ["head", "lora"])
