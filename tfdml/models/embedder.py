@@ -77,7 +77,8 @@ def build_embedder(
             `mirror` or `freeze_batch_norm` not a bool.
         ImportError: If the backbone needs KerasHub, which is not installed.
         ValueError: If an argument is out of range, the backbone unknown or without this pooling,
-            its patches do not divide the images, or Keras set to `channels_first`.
+            the preset cannot be loaded, its patches do not divide the images, or Keras is set to
+            `channels_first`.
         FileNotFoundError: If `weights` is a path without a file, or `"imagenet"` for a backbone
             whose published weights must be converted first; the message says how.
         OSError: If `"imagenet"` cannot be downloaded.

@@ -166,8 +166,9 @@ def _loaded(package, name, preset, **options):
     except Exception as error:  # of KerasHub, Kaggle, Hugging Face and the network
         reason = str(error).strip().partition("\n")[0].partition(". ")[0]
         expected = "a name of keras.io/keras_hub/presets, a handle hf:// or kaggle://, or a folder"
-        if re.search("retries|resolve|connect", reason, re.IGNORECASE):
-            reason = "its host cannot be reached: copy the folder of the preset here and give that"
+        if re.search("retries|resolve|connect|://.+ has no", reason, re.IGNORECASE):
+            reason = "its host cannot be reached or does not give it: copy the folder of the preset"
+            reason += " from elsewhere and give hub:FOLDER"
         sentence = f"KerasHub cannot load the preset {preset!r}, {expected}: {reason}"
         raise ValueError(sentence) from error
 

@@ -231,7 +231,7 @@ def test_what_cannot_be_is_a_sentence(preset, tmp_path):
             build_embedder(f"hub:{folder}", input_shape=(30, 28, 3))
     with pytest.raises(ValueError, match=r"^`pooling` of this network must be one of"):
         build_embedder(f"hub:{folder}", input_shape=SHAPE, pooling="middle")
-    with pytest.raises(ValueError, match="KerasHub cannot load the preset"):
+    with pytest.raises(ValueError, match=r"cannot load .*: Preset .* has no config.json$"):
         build_embedder(f"hub:{tmp_path}", input_shape=SHAPE)
     with pytest.raises(ValueError, match="must be None for small_cnn, presets and functions"):
         build_embedder(f"hub:{folder}", input_shape=SHAPE, weights="imagenet")
@@ -243,13 +243,20 @@ def test_without_keras_hub_it_says_how_to_install_it(monkeypatch):
         build_embedder("hub:dinov2_base", input_shape=SHAPE)
 
 
-def test_without_a_network_it_says_what_to_do(monkeypatch):
-    def fail(*_, **__):
+@pytest.mark.parametrize("name", ["dinov2_base", "kaggle://a/b/keras/c", "hf://a/b"])
+def test_without_a_network_it_says_what_to_do(name, monkeypatch):
+    errors = pytest.importorskip("huggingface_hub.errors")
+
+    def from_kaggle(*_, **__):
         raise OSError("HTTPSConnectionPool(host='kaggle'): Max retries exceeded. (Caused by")
 
-    monkeypatch.setattr(keras_hub.layers.ImageConverter, "from_preset", fail)
-    with pytest.raises(ValueError, match=r"'dinov2_base', .*: its host cannot be reached: copy"):
-        build_embedder("hub:dinov2_base", input_shape=SHAPE)
+    def from_hugging_face(*_, **__):
+        raise errors.LocalEntryNotFoundError("An error happened while trying to locate the file")
+
+    monkeypatch.setattr("kagglehub.model_download", from_kaggle)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", from_hugging_face)
+    with pytest.raises(ValueError, match=rf"'{name}', .*: its host cannot be .* give hub:FOLDER$"):
+        build_embedder(f"hub:{name}", input_shape=SHAPE)
 
 
 OWN = """
