@@ -71,7 +71,7 @@ def add_adapters(embedder, rank):
         number
         for number, part in enumerate(wrapper.layer._flatten_layers())
         if isinstance(part, (layers.Dense, layers.EinsumDense))
-        and (names is None or part.name in names)
+        and (names is None or part.name in (*names, "q_proj", "v_proj"))  # these of DINOv3
     ]
     expectation = "adapters need a backbone with attention or dense layers: tune its head, or fully"
     check(adapted, expectation, backbone=wrapper.layer.name)

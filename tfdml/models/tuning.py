@@ -1,5 +1,7 @@
 """How a backbone is tuned: rates of its layers, files of adapters, and the memory it takes."""
 
+import contextlib
+import functools
 import itertools
 import pathlib
 import zipfile
@@ -60,6 +62,45 @@ def _blocks(layer):
     kinds = [type(part) for part in parts if _parts(part)]
     opened = isinstance(layer, (keras.Model, keras.layers.Wrapper)) or len(kinds) > len(set(kinds))
     return [block for part in parts for block in _blocks(part)] if opened else [layer]
+
+
+def recomputing(embedder):
+    """A context in which a training keeps of a backbone the outputs of its blocks alone.
+
+    What is in the blocks is computed again for their gradients (gradient checkpointing).
+
+    Args:
+        embedder: With a backbone of blocks, as those of `layer_multipliers`, such as a transformer.
+
+    Raises:
+        ValueError: If it has no blocks, or some with dropout or batch normalisation, which would
+            differ when they are computed again.
+
+    Source:
+        Chen, Xu, Zhang, Guestrin. Training deep nets with sublinear memory cost. 2016, section 4.
+    """
+    blocks = [block for block in _blocks(backbone_of(embedder)) if _parts(block)]
+    check(blocks, "`recompute` needs a backbone of blocks, such as a transformer", blocks=0)
+    for layer in (layer for block in blocks for layer in block._flatten_layers()):
+        same = not isinstance(layer, keras.layers.BatchNormalization)
+        expected = "`recompute` needs blocks without dropout and batch normalisation"
+        check(same and not getattr(layer, "rate", 0), expected, layer=layer.name)
+
+    return _recomputed(blocks)
+
+
+@contextlib.contextmanager
+def _recomputed(blocks):
+    def recomputed(call, *inputs, **options):
+        return keras.remat(functools.partial(call, **options))(*inputs)
+
+    for block in blocks:
+        block.call = functools.partial(recomputed, block.call)
+    try:
+        yield
+    finally:
+        for block in blocks:
+            del block.call
 
 
 def save_adapters(embedder, path):

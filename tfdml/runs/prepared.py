@@ -17,6 +17,7 @@ from tfdml.command_line import as_yaml
 from tfdml.files import check_writable, identity, read_text, write_text
 from tfdml.losses.index import check_loss
 from tfdml.models.backbones import check_weights
+from tfdml.models.tuning import recomputing
 from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
@@ -117,14 +118,18 @@ class Run(contextlib.AbstractContextManager):
         if self.step < recipe.steps:
             # Before what saves or scores a model.
             stops = [tfdml.callbacks.StopOnNaN(), tfdml.callbacks.StopAt(recipe.steps)]
-            self.devices.fit(
-                self.trained,
-                self.batches,
-                steps_per_epoch=interval,
-                initial_epoch=math.ceil(self.step / interval),
-                epochs=sys.maxsize,  # `StopAt` ends it: a step that overflows float16 is no update
-                callbacks=[*stops, *callbacks, *self.callbacks],
-            )
+            blocks = contextlib.nullcontext()
+            if recipe.recompute:
+                blocks = recomputing(self.model.embedder)
+            with blocks:
+                self.devices.fit(
+                    self.trained,
+                    self.batches,
+                    steps_per_epoch=interval,
+                    initial_epoch=math.ceil(self.step / interval),
+                    epochs=sys.maxsize,  # `StopAt` ends it, as float16 may skip an update
+                    callbacks=[*stops, *callbacks, *self.callbacks],
+                )
 
     @contextlib.contextmanager
     def resumable(self):

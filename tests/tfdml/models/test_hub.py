@@ -9,9 +9,11 @@ from small_runs import completed
 
 import pipelines
 import tfdml
+from tfdml import runs
 from tfdml.models import backbone_of, build_embedder, tuning
 from tfdml.models.hub import add_adapters, preset_image_size
 from tfdml.runs.network import build_model
+from tfdml.runs.run_images import Images
 
 keras_hub = pytest.importorskip("keras_hub")
 pytestmark = pytest.mark.usefixtures("without_xla")
@@ -173,6 +175,29 @@ def test_layer_decay_trains_the_first_block_slower_than_the_head(preset, images)
     # Of Adam, whose first step has the size of its rate; two blocks or more are between.
     assert head == pytest.approx(1e-3, rel=0.01)
     assert 0 < first < 0.26 * head
+
+
+@pytest.mark.parametrize("tune", ["full", "lora"])
+def test_blocks_that_are_computed_again_have_the_same_gradients(tune, preset, images, monkeypatch):
+    labels, remat, wrapped = np.repeat(np.arange(3), 2), keras.remat, []
+    monkeypatch.setattr(keras, "remat", lambda call: wrapped.append(call) or remat(call))
+    pixels = images.astype("uint8")
+    splits = pipelines.Split(pixels, labels), pipelines.Split(pixels, labels + 3)
+    seen = Images(*splits, None, pipelines.Dataset("x", *splits, SHAPE))
+    options = {"backbone": f"hub:{preset[1]}", "tune": tune, "head_steps": 0, "steps": 2}
+    options |= {"classes_per_batch": 3, "images_per_class": 2, "loss": "triplet"}
+    if preset[0] == "resnet":
+        with pytest.raises(ValueError, match="blocks, such as a transformer"):
+            build_model(completed(**options | {"tune": "full", "recompute": True}), *seen[::3])
+        return
+    found = []
+    for recompute in (False, True):
+        with runs.prepare(completed(**options, recompute=recompute), images=seen) as run:
+            run.train()
+            found.append([np.array(variable) for variable in run.model.trainable_variables])
+        assert bool(wrapped) == recompute
+    for plain, again in zip(*found, strict=True):
+        np.testing.assert_allclose(again, plain, atol=1e-5)
 
 
 def test_a_full_tuning_that_cannot_fit_is_said(preset, monkeypatch):

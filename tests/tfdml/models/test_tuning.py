@@ -76,6 +76,18 @@ def test_layers_without_blocks_are_in_twelve_parts():
     assert list(found.values()) == sorted(found.values())
 
 
+def test_what_differs_when_it_is_computed_again_is_rejected(embedder):
+    with tuning.recomputing(embedder):
+        assert embedder.predict(np.ones((2, 4, 4, 1)), verbose=0).shape == (2, 4)
+    block = backbone_of(embedder)._flatten_layers()
+    [block] = [layer for layer in block if layer.name == "block_1"]
+    block.inner.rate = 0.1  # as that of dropout
+    with pytest.raises(ValueError, match="without dropout and batch normalisation"):
+        tuning.recomputing(embedder)
+    with pytest.raises(ValueError, match="`recompute` needs a backbone of blocks"):
+        tuning.recomputing(build_embedder("small_cnn", 4, input_shape=(16, 16, 1)))
+
+
 def test_multiplied_variables_learn_slower_and_so_after_loading(embedder, tmp_path):
     factors = layer_multipliers(embedder, 0.5)
     optimizer = tfdml.optimizers.SGD(0.1, layer_multipliers=factors)
