@@ -51,7 +51,7 @@ def _table_rows(path):
         try:
             opened = pa.ipc.open_stream(file) if is_arrow else pq.ParquetFile(file)
             yield from opened if is_arrow else opened.iter_batches(64)
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{file} is cut off or no table ({error})") from error
 
     def write(folder):
@@ -74,6 +74,7 @@ def _table_rows(path):
 
     folder = kept(path.name, files, write)
     listed = json.loads(read_text(folder / "rows.json"))
+    check(listed, f"{path} must have images with labels", images=0)
     return [(str(folder / inner), word, part) for inner, word, part in listed]
 
 
@@ -89,7 +90,7 @@ def _label_of(schema):
 def _content_of(cell):
     """The bytes of an image in a cell, or of the file that it names, as `datasets` reads it."""
     if isinstance(cell, dict):
-        return cell["bytes"] or pathlib.Path(cell["path"]).read_bytes()
+        return cell["bytes"] or (cell["path"] and pathlib.Path(cell["path"]).read_bytes())
     return cell
 
 

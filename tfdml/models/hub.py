@@ -115,12 +115,17 @@ def preset_image_size(preset):
     return int(sides.pop())
 
 
-def _called(module, name, shape):
-    """What a function returns for the shape of images; modules of this folder are found too."""
+def own_module(name):
+    """The module of a function that makes a backbone, of this folder too."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
+    return importlib.import_module(name)
+
+
+def _called(module, name, shape):
+    """What a function returns for the shape of images."""
     try:
-        return getattr(importlib.import_module(module), name)(shape)
+        return getattr(own_module(module), name)(shape)
     except Exception as error:
         what = f"`backbone` must be module:function, called with (height, width, channels) {shape}"
         raise ValueError(f"{what}. {module}:{name} failed: {error}") from error

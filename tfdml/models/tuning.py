@@ -73,8 +73,8 @@ def recomputing(embedder):
         embedder: With a backbone of blocks, as those of `layer_multipliers`, such as a transformer.
 
     Raises:
-        ValueError: If it has no blocks, or some with dropout or batch normalisation, which would
-            differ when they are computed again.
+        ValueError: If it has no blocks, or some with random numbers, batch normalisation or a loss
+            of their own, which would differ when they are computed again.
 
     Source:
         Chen, Xu, Zhang, Guestrin. Training deep nets with sublinear memory cost. 2016, section 4.
@@ -82,9 +82,10 @@ def recomputing(embedder):
     blocks = [block for block in _blocks(backbone_of(embedder)) if _parts(block)]
     check(blocks, "`recompute` needs a backbone of blocks, such as a transformer", blocks=0)
     for layer in (layer for block in blocks for layer in block._flatten_layers()):
-        same = not isinstance(layer, keras.layers.BatchNormalization)
-        expected = "`recompute` needs blocks without dropout and batch normalisation"
-        check(same and not getattr(layer, "rate", 0), expected, layer=layer.name)
+        differs = layer._seed_generators or layer.activity_regularizer
+        differs = differs or isinstance(layer, keras.layers.BatchNormalization)
+        expected = "`recompute` needs blocks without dropout, batch normalisation and regularizers"
+        check(not differs, f"{expected} of activities", layer=layer.name)
 
     return _recomputed(blocks)
 
@@ -92,7 +93,17 @@ def recomputing(embedder):
 @contextlib.contextmanager
 def _recomputed(blocks):
     def recomputed(call, *inputs, **options):
-        return keras.remat(functools.partial(call, **options))(*inputs)
+        tensors = {
+            name: value
+            for name, value in options.items()
+            if any(map(keras.ops.is_tensor, keras.tree.flatten(value)))
+        }
+
+        def positional(*given):  # as only such tensors get gradients
+            named = dict(zip(tensors, given[len(inputs) :], strict=True))
+            return call(*given[: len(inputs)], **(options | named))
+
+        return keras.remat(positional)(*inputs, *tensors.values())
 
     for block in blocks:
         block.call = functools.partial(recomputed, block.call)

@@ -107,7 +107,8 @@ def task_of(arguments):
     words, known = [*map(str, arguments)], (*TASKS, COMPARE)
     if words and words[0] in known:
         return words[0], words[1:]
-    if words and not os.path.exists(words[0]) and difflib.get_close_matches(words[0], known):
+    named = bool(words) and not {os.sep, ".", "-"}.intersection(words[0])
+    if named and not os.path.exists(words[0]) and difflib.get_close_matches(words[0], known):
         fail(PROGRAM, unknown_name("task", words[0], known))
     options = argparse.ArgumentParser(PROGRAM, add_help=False, allow_abbrev=False)
     options.add_argument("--task", default=Retrieval.task)

@@ -21,7 +21,7 @@ from tfdml.models.embedder import (
     start_head,
 )
 from tfdml.models.embedding_model import model_of_head
-from tfdml.models.hub import add_adapters, wrapper_of
+from tfdml.models.hub import add_adapters, own_module, wrapper_of
 from tfdml.models.precision import built_with, in_float32
 from tfdml.models.tuning import check_memory, layer_multipliers, load_adapters, recomputing
 from tfdml.runs.features import Features
@@ -234,6 +234,9 @@ def load_checkpoint(recipe, folder):
     path = folder / CHECKPOINT
     if not path.is_file():
         return None
+    module, own, _ = recipe.backbone.partition(":")
+    if own and module != "hub":
+        own_module(module)  # which registers its layers
     model = read_model(path)
     if model.micro_batch is None:
         model.jit_compile = None  # to be chosen for the devices of today

@@ -89,7 +89,7 @@ class Recipe(Settings):
         layer_decay: Factor, for `tune` full, by which the learning rate falls from each block of
             the backbone to the one before it, such as 0.75; the same rate for all if not given.
         recompute: Compute the blocks of a transformer again for their gradients, for `tune` full
-            and lora, instead of keeping all that is in them: less memory, more time.
+            and lora, instead of keeping all that is in them: less memory, more time. In float32.
         views: Random augmented views of each training image whose features `head` trains on too.
         embedding_dim: Dimensions of the embedding of each level; null for the features themselves.
         levels: Number of embeddings of each image, which are concatenated: 1, or with early exits
@@ -242,6 +242,7 @@ class Recipe(Settings):
             (tune != "lora", ["lora_rank"], "`{name}` is for `tune` lora"),
             (tune != "full", ["layer_decay"], "`{name}` is for `tune` full"),
             (tune == "head", ["recompute"], "`{name}` is for `tune` full and lora"),
+            (self.recompute, ["precision"], "`recompute` is in float32: leave out `{name}`"),
             (tune != "head", ["views"], "`{name}` are for `tune` head"),
             (unseen, ["augmentation"], "`{name}` needs `views` where `tune` is head"),
             (not stepwise, ["decay_factor", "decay_every"], "`{name}` is of the `schedule` step"),

@@ -186,21 +186,22 @@ class Collection:
         """
         rows = self.dataset()
         with duckdb.connect(config={"enable_external_access": False}) as database:
-            limit = threading.Timer(_FILTERING_SECONDS, database.interrupt)
-            limit.start()
+            timer = threading.Timer(_FILTERING_SECONDS, database.interrupt)
+            timer.start()
             try:
                 images = database.from_arrow(rows).filter(among)
                 kind = str(images.project(where).types[0])
                 check(kind == "BOOLEAN", "`where` must be true or false", where=where, type=kind)
                 return np.sort(images.filter(where).project("id").fetchnumpy()["id"])
             except duckdb.Error as error:
-                expected = "`where` must be a condition in SQL on columns of the images"
+                limit = f"of at most {_FILTERING_SECONDS:g} s"
+                expected = f"`where` must be a condition in SQL on columns of the images {limit}"
                 cause = str(error).splitlines()[0]
                 columns = ", ".join(rows.schema.names)
                 received = f"where={where}, columns: {columns}"
                 raise ValueError(f"{expected} ({cause}). Received: {received}") from error
             finally:
-                limit.cancel()
+                timer.cancel()
 
     def dataset(self):
         """All rows and columns, as a `pyarrow.dataset.Dataset` in the order of ids."""

@@ -1,8 +1,11 @@
 """Rates of layers, adapters that are kept alone, and what does not fit in the memory."""
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfdml
 from tfdml.models import backbone_of, build_embedder, layer_multipliers, load_adapters, tuning
@@ -21,8 +24,8 @@ class Block(keras.layers.Layer):
     def build(self, shape):
         self.inner.build(shape)
 
-    def call(self, x):
-        return x + self.inner(x)
+    def call(self, x, beside=None):
+        return x + self.inner(x * beside)
 
 @keras.saving.register_keras_serializable("tests")
 class Encoder(keras.layers.Layer):
@@ -36,7 +39,7 @@ class Encoder(keras.layers.Layer):
 
     def call(self, x):
         for block in self.blocks:
-            x = block(x)
+            x = block(x, beside=x)
         return x
 
 def transformer(shape):
@@ -76,13 +79,23 @@ def test_layers_without_blocks_are_in_twelve_parts():
     assert list(found.values()) == sorted(found.values())
 
 
-def test_what_differs_when_it_is_computed_again_is_rejected(embedder):
-    with tuning.recomputing(embedder):
-        assert embedder.predict(np.ones((2, 4, 4, 1)), verbose=0).shape == (2, 4)
-    block = backbone_of(embedder)._flatten_layers()
-    [block] = [layer for layer in block if layer.name == "block_1"]
-    block.inner.rate = 0.1  # as that of dropout
-    with pytest.raises(ValueError, match="without dropout and batch normalisation"):
+def test_tensors_by_keyword_have_gradients_where_blocks_are_computed_again(embedder, rng):
+    images = rng.uniform(0, 255, (3, 4, 4, 1)).astype("float32")
+    found = []
+    for context in (contextlib.nullcontext(), tuning.recomputing(embedder)):
+        with context, tf.GradientTape() as tape:
+            value = keras.ops.sum(embedder(images, training=True)[:, :2] ** 3)
+        found.append(tape.gradient(value, embedder.trainable_variables))
+    for plain, again in zip(*found, strict=True):
+        np.testing.assert_allclose(again, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["activity_regularizer", "_seed_generators"])
+def test_what_differs_when_it_is_computed_again_is_rejected(name, embedder):
+    layers = backbone_of(embedder)._flatten_layers()
+    [block] = [layer for layer in layers if layer.name == "block_1"]
+    vars(block.inner)[name] = [keras.regularizers.L2()]
+    with pytest.raises(ValueError, match="without dropout, batch normalisation and regularizers"):
         tuning.recomputing(embedder)
     with pytest.raises(ValueError, match="`recompute` needs a backbone of blocks"):
         tuning.recomputing(build_embedder("small_cnn", 4, input_shape=(16, 16, 1)))

@@ -44,7 +44,7 @@ def scored(split, queries=None, dataset=None, options=OPTIONS):
 
 
 def test_scores_leave_out_what_was_trained_on_and_what_is_there_twice(dataset):
-    kept = [0, 2, 3, 4, 5]
+    kept = [2, 3, 4, 5]  # without 0 too, whose class has no other image left
     expected = retrieval_scores(ROWS[kept], LABELS[kept], k=[1, 2])
     assert scored(dataset.test, None, dataset) == {"copies": 2, "scores": expected}
     kept = [0, 1, 2, 3, 4, 5]
