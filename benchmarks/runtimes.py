@@ -176,7 +176,7 @@ def functions_of(version, embedder):
 def by_pytorch(embedder, backbone, levels, folder):
     weights, file = folder / "embedder.weights.h5", folder / "by_pytorch.onnx"
     embedder.save_weights(weights)
-    script = pathlib.Path(__file__).with_name("pytorch_onnx.py")
+    script = pathlib.Path(__file__).parent / "peers" / "workers" / "torch_onnx.py"
     words = [sys.executable, script, backbone, DIM, SIDE, levels, weights, file]
     subprocess.run([*map(str, words)], env=os.environ | {"KERAS_BACKEND": "torch"}, check=True)
     return load_network(file)

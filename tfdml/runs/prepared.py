@@ -17,7 +17,6 @@ from tfdml.command_line import as_yaml
 from tfdml.files import check_writable, identity, read_text, write_text
 from tfdml.losses.index import check_loss
 from tfdml.models.backbones import check_weights
-from tfdml.models.tuning import recomputing
 from tfdml.quiet import import_tensorflow
 from tfdml.runs import folders
 from tfdml.runs.devices import Devices
@@ -120,7 +119,7 @@ class Run(contextlib.AbstractContextManager):
             stops = [tfdml.callbacks.StopOnNaN(), tfdml.callbacks.StopAt(recipe.steps)]
             blocks = contextlib.nullcontext()
             if recipe.recompute:
-                blocks = recomputing(self.model.embedder)
+                blocks = runs.recomputing(self.model.embedder)
             with blocks:
                 self.devices.fit(
                     self.trained,

@@ -1,6 +1,6 @@
 """Writes a network of Keras on PyTorch as an ONNX file by PyTorch's exporter; see `runtimes.py`.
 
-KERAS_BACKEND=torch python benchmarks/pytorch_onnx.py BACKBONE DIM SIDE LEVELS WEIGHTS FILE
+KERAS_BACKEND=torch python torch_onnx.py BACKBONE DIM SIDE LEVELS WEIGHTS FILE
 """
 
 import sys
