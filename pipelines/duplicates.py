@@ -39,7 +39,7 @@ def find_duplicates(paths):
         the earlier row beside it and the share of equal bits, "odd" with the reason and 1.0. A
         path that is there twice, as for several boxes in an image, counts once.
     """
-    contents, hashes, mirrored, found = {}, [None] * len(paths), [None] * len(paths), []
+    contents, hashes, found = {}, {}, []
     looked_at = np.sort(np.unique(paths, return_index=True)[1]).tolist()
     seen = in_order(_look, [paths[row] for row in looked_at], 1 + (os.cpu_count() or 1))
     for row, (digest, bits, reason) in zip(
@@ -51,16 +51,16 @@ def find_duplicates(paths):
         if reason:
             found.append((row, "odd", 1.0, reason))
         if first == row and reason != "one colour":
-            hashes[row], mirrored[row] = bits
-    rows = np.array([row for row, bits in enumerate(hashes) if bits is not None], int)
-    if len(rows):
-        codes, turned = (np.array([each[row] for row in rows]) for each in (hashes, mirrored))
-        found += _near(rows, codes, turned)
+            hashes[row] = bits
+    if hashes:
+        found += _near(np.array([*hashes]), *np.array([*hashes.values()]).T)
     return sorted(found, key=lambda each: each[0])
 
 
 def pictures_of(split, table=None, data_dir=""):
-    """(n,) integers, the same for images of one class that are one picture, for `DistinctPictures`.
+    """(n,) row numbers: of each image the first of its class with its picture.
+
+    `DistinctPictures` takes them.
 
     Args:
         split: `Split` of images in files.
@@ -83,7 +83,8 @@ def pictures_of(split, table=None, data_dir=""):
     same = split.labels[rows] == split.labels[others]
     count = len(split.labels)
     joined = scipy.sparse.coo_matrix((same[same], (rows[same], others[same])), (count, count))
-    return scipy.sparse.csgraph.connected_components(joined, directed=False)[1]
+    pictures = scipy.sparse.csgraph.connected_components(joined, directed=False)[1]
+    return np.unique(pictures, return_index=True)[1][pictures]
 
 
 def write_duplicates(paths, data_dir, file):

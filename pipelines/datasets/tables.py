@@ -26,7 +26,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, kind, name=None):
     if name is not None:
         data_dir = name if pathlib.Path(name).is_dir() else _downloaded(name)
     path = given_path(kind, data_dir, "a file or a folder of files")
-    rows = (_shard_rows if kind == "webdataset" else _table_rows)(path)
+    rows = _shard_rows(path) if kind == "webdataset" else _table_rows(path)
     paths, words, parts = zip(*rows, strict=True)
     labels, class_names = numbered([str(word) for word in words])
     images = ImageList(paths, labels, class_names, parts=parts_of(parts, labels))
@@ -96,10 +96,10 @@ def _content_of(cell):
 
 def _image_of(schema):
     """The column of encoded images: of Hugging Face, named `image`, or else the first of bytes."""
-    kinds = {field.name: str(field.type) for field in schema}
-    nested = [name for name, kind in kinds.items() if re.match(r"struct<.*\bbytes: ", kind)]
-    plain = [name for name, kind in kinds.items() if kind in ("binary", "large_binary")]
-    return next(iter([*nested, *sorted(plain, key=lambda name: name != "image")]), None)
+    types = {field.name: str(field.type) for field in schema}
+    structs = [name for name, type_ in types.items() if re.match(r"struct<.*\bbytes: ", type_)]
+    binary = [name for name, type_ in types.items() if type_ in ("binary", "large_binary")]
+    return next(iter([*structs, *sorted(binary, key=lambda name: name != "image")]), None)
 
 
 def _shard_rows(path):

@@ -5,17 +5,17 @@ from tfdml import evaluation
 
 
 @pytest.mark.parametrize(
-    ("probability", "kind"),
+    ("probability", "method"),
     [
         (lambda s: 1 / (1 + np.exp(-3 * s)), "platt"),
         (lambda s: np.where(s < 1, 0.2, 0.9), "isotonic"),
     ],
 )
-def test_probabilities_are_those_of_the_scores(probability, kind, rng):
+def test_probabilities_are_those_of_the_scores(probability, method, rng):
     scores, classes = rng.normal(size=5000), rng.integers(0, 50, 5000)
     right = rng.random(5000) < probability(scores)
     found, calibrated = evaluation.calibrate_probability(scores, right, classes)
-    assert found == kind
+    assert found == method
     asked = np.linspace(-9, 9, 99)
     values = calibrated(asked)
     assert (np.diff(values) >= 0).all()
