@@ -1,8 +1,8 @@
 """A head on features, with a loss of sentence-transformers."""
 
 import torch
-from sentence_transformers import losses
 
+from benchmarks.peers.workers import torchvision_import  # noqa: F401, before sentence-transformers
 from benchmarks.peers.workers.pml_heads import sampler_of
 from benchmarks.peers.workers.torch_heads import prepared
 
@@ -26,6 +26,8 @@ class OfRows(torch.nn.Module):
 
 
 def prepare(settings, folder):
+    from sentence_transformers import losses
+
     def loss_of(classes):
         return OfRows(getattr(losses, settings["name"])(Embeddings(), **settings["options"]))
 
