@@ -1,12 +1,14 @@
-"""Peak memory and time of training steps in micro batches, and with sampled classes.
+"""Peak memory and time of training steps: micro batches, recomputed blocks, sampled classes.
 
-    python benchmarks/step_memory.py                      # both
+    python benchmarks/step_memory.py                      # all
     python benchmarks/step_memory.py --batches 64 256     # in micro batches, of fewer images
 
-In micro batches: MobileNetV2 at 96 pixels, at once and 64 images at a time. With sampled classes:
-64 rows of 128-d, the proxies of a million classes, and CosFace over all or a hundredth of them in
-each step. Prints seconds and CPU seconds per step, the mean of three after the first, and the
-memory that building and training add. Each row has a process of its own.
+In micro batches: MobileNetV2 at 96 pixels, at once and 64 images at a time. Of blocks: a DINOv2 of
+8, 192 wide, on 32 images of 224 pixels, with what is in them kept or computed again; needs
+KerasHub. With sampled classes: 64 rows of 128-d, the proxies of a million classes, and CosFace
+over all or a hundredth of them in each step. Prints seconds and CPU seconds per step, the mean of
+three after the first, and the memory that building and training add. Each row has a process of its
+own.
 """
 
 import argparse
@@ -54,6 +56,30 @@ def in_micro_batches(images, micro_batch):
     return model, pixels, np.arange(images) // 4
 
 
+def dinov2(shape):
+    import keras_hub
+
+    sizes = {"num_layers": 8, "hidden_dim": 192, "num_heads": 3, "intermediate_dim": 768}
+    options = {"image_shape": shape, "position_embedding_shape": shape, **sizes}
+    return keras_hub.models.DINOV2Backbone(patch_size=16, **options)
+
+
+def in_blocks(again):
+    import numpy as np
+
+    import tfdml
+
+    shape = (224, 224, 3)
+    embedder = tfdml.models.build_embedder(f"{__name__}:dinov2", DIM, input_shape=shape)
+    if again:
+        blocks = tfdml.models.recomputable_blocks(embedder)
+        tfdml.models.recomputing(blocks).__enter__()
+    model = tfdml.EmbeddingModel(embedder)
+    model.compile(tfdml.optimizers.Adam(1e-4), "multi_similarity")
+    pixels = np.random.default_rng(0).uniform(0, 255, (32, *shape)).astype("float32")
+    return model, pixels, np.arange(32) // 4
+
+
 def with_classes(rate):
     import keras
     import numpy as np
@@ -81,6 +107,10 @@ def main():
         )
         for batch in arguments.batches
         for size in (None, MICRO_BATCH)
+    }
+    rows |= {
+        f"blocks, {'computed again' if again else 'kept'}": (in_blocks, again)
+        for again in (False, True)
     }
     rows |= {
         f"{CLASSES:,} classes, {rate:.0%} in a step": (with_classes, rate) for rate in (1, RATE)

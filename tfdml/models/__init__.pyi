@@ -8,4 +8,6 @@ from .embedder import with_projection as with_projection
 from .embedding_model import EmbeddingModel as EmbeddingModel
 from .tuning import layer_multipliers as layer_multipliers
 from .tuning import load_adapters as load_adapters
+from .tuning import recomputable_blocks as recomputable_blocks
+from .tuning import recomputing as recomputing
 from .tuning import save_adapters as save_adapters

@@ -64,20 +64,18 @@ def _blocks(layer):
     return [block for part in parts for block in _blocks(part)] if opened else [layer]
 
 
-def recomputing(embedder):
-    """A context in which a training keeps of a backbone the outputs of its blocks alone.
-
-    What is in the blocks is computed again for their gradients (gradient checkpointing).
+def recomputable_blocks(embedder):
+    """The blocks of a backbone, as those of `layer_multipliers`, for `recomputing`.
 
     Args:
-        embedder: With a backbone of blocks, as those of `layer_multipliers`, such as a transformer.
+        embedder: With a backbone of blocks, such as a transformer.
+
+    Returns:
+        A list of layers.
 
     Raises:
         ValueError: If it has no blocks, or some with random numbers, batch normalisation or a loss
             of their own, which would differ when they are computed again.
-
-    Source:
-        Chen, Xu, Zhang, Guestrin. Training deep nets with sublinear memory cost. 2016, section 4.
     """
     blocks = [block for block in _blocks(backbone_of(embedder)) if _parts(block)]
     check(blocks, "`recompute` needs a backbone of blocks, such as a transformer", blocks=0)
@@ -86,12 +84,22 @@ def recomputing(embedder):
         differs = differs or isinstance(layer, keras.layers.BatchNormalization)
         expected = "`recompute` needs blocks without dropout, batch normalisation and regularizers"
         check(not differs, f"{expected} of activities", layer=layer.name)
-
-    return _recomputed(blocks)
+    return blocks
 
 
 @contextlib.contextmanager
-def _recomputed(blocks):
+def recomputing(blocks):
+    """Within it, a training keeps the outputs of these blocks and computes what is in them again.
+
+    This is gradient checkpointing: less memory for more time, in float32.
+
+    Args:
+        blocks: Layers, as of `recomputable_blocks`; none to keep all.
+
+    Source:
+        Chen, Xu, Zhang, Guestrin. Training deep nets with sublinear memory cost. 2016, section 4.
+    """
+
     def recomputed(call, *inputs, **options):
         tensors = {
             name: value

@@ -13,7 +13,6 @@ from .network import features_of as features_of
 from .network import in_float32 as in_float32
 from .network import load_checkpoint as load_checkpoint
 from .network import read_model as read_model
-from .network import recomputing as recomputing
 from .network import trained_part as trained_part
 from .network import with_loss_options as with_loss_options
 from .outcome import STAGES as STAGES

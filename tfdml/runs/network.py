@@ -23,7 +23,12 @@ from tfdml.models.embedder import (
 from tfdml.models.embedding_model import model_of_head
 from tfdml.models.hub import add_adapters, own_module, wrapper_of
 from tfdml.models.precision import built_with, in_float32
-from tfdml.models.tuning import check_memory, layer_multipliers, load_adapters, recomputing
+from tfdml.models.tuning import (
+    check_memory,
+    layer_multipliers,
+    load_adapters,
+    recomputable_blocks,
+)
 from tfdml.runs.features import Features
 from tfdml.runs.folders import CHECKPOINT, source_of
 from tfdml.runs.recipe import CLASS_SAMPLERS
@@ -86,7 +91,7 @@ def build_model(recipe, split, dataset):
         rows = recipe.micro_batch or recipe.batch_size
         check_memory(embedder, rows, copies=2 if recipe.optimizer == "adam" else 1)
     if recipe.recompute:
-        recomputing(embedder)  # raises for a backbone without such blocks
+        recomputable_blocks(embedder)  # raises if there are none
     _prepare_loss(loss, recipe, trained, split, dataset)
     model.compile(optimizer=_optimizer_of(recipe, embedder, loss), loss=loss)
     # What a loss cannot be computed from, it says now, before the run has a folder.

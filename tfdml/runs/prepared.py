@@ -117,10 +117,9 @@ class Run(contextlib.AbstractContextManager):
         if self.step < recipe.steps:
             # Before what saves or scores a model.
             stops = [tfdml.callbacks.StopOnNaN(), tfdml.callbacks.StopAt(recipe.steps)]
-            blocks = contextlib.nullcontext()
-            if recipe.recompute:
-                blocks = runs.recomputing(self.model.embedder)
-            with blocks:
+            embedder = self.model.embedder
+            blocks = tfdml.models.recomputable_blocks(embedder) if recipe.recompute else []
+            with tfdml.models.recomputing(blocks):
                 self.devices.fit(
                     self.trained,
                     self.batches,

@@ -1,7 +1,5 @@
 """Rates of layers, adapters that are kept alone, and what does not fit in the memory."""
 
-import contextlib
-
 import keras
 import numpy as np
 import pytest
@@ -82,8 +80,8 @@ def test_layers_without_blocks_are_in_twelve_parts():
 def test_tensors_by_keyword_have_gradients_where_blocks_are_computed_again(embedder, rng):
     images = rng.uniform(0, 255, (3, 4, 4, 1)).astype("float32")
     found = []
-    for context in (contextlib.nullcontext(), tuning.recomputing(embedder)):
-        with context, tf.GradientTape() as tape:
+    for blocks in ([], tuning.recomputable_blocks(embedder)):
+        with tuning.recomputing(blocks), tf.GradientTape() as tape:
             value = keras.ops.sum(embedder(images, training=True)[:, :2] ** 3)
         found.append(tape.gradient(value, embedder.trainable_variables))
     for plain, again in zip(*found, strict=True):
@@ -96,9 +94,9 @@ def test_what_differs_when_it_is_computed_again_is_rejected(name, embedder):
     [block] = [layer for layer in layers if layer.name == "block_1"]
     vars(block.inner)[name] = [keras.regularizers.L2()]
     with pytest.raises(ValueError, match="without dropout, batch normalisation and regularizers"):
-        tuning.recomputing(embedder)
+        tuning.recomputable_blocks(embedder)
     with pytest.raises(ValueError, match="`recompute` needs a backbone of blocks"):
-        tuning.recomputing(build_embedder("small_cnn", 4, input_shape=(16, 16, 1)))
+        tuning.recomputable_blocks(build_embedder("small_cnn", 4, input_shape=(16, 16, 1)))
 
 
 def test_multiplied_variables_learn_slower_and_so_after_loading(embedder, tmp_path):
