@@ -1,5 +1,6 @@
 """The client over sockets, against the protocol test server."""
 
+import contextlib
 import shutil
 import subprocess
 import uuid
@@ -220,6 +221,35 @@ def test_asks_so_often_a_server_that_is_unavailable(failures, address, served, c
     assert len(pauses) == 3
 
 
+def attempts(failures, retries, code="UNAVAILABLE"):
+    """Number of attempts of a request that fails so many times."""
+    made = []
+
+    def send(until):
+        made.append(until)
+        if len(made) <= failures:
+            raise ServingError(code, "not now")
+        return b""
+
+    with contextlib.suppress(ServingError):
+        service.Service(1000.0, retries)._ask(send, bytes, "bytes")
+    return len(made)
+
+
+def test_pauses_double_up_to_ten_seconds_and_differ(pauses):
+    assert attempts(8, retries=8) == 9
+    longest = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    shares = [pause / most for pause, most in zip(pauses, longest, strict=True)]
+    assert all(0.5 <= share < 1 for share in shares)
+    assert len(set(shares)) == 8
+
+
+def test_only_what_is_unavailable_is_asked_again(pauses):
+    assert attempts(3, retries=2) == 3
+    for code in ("DEADLINE_EXCEEDED", "INTERNAL", "INVALID_ARGUMENT"):
+        assert attempts(3, 2, code) == 1
+
+
 @pytest.mark.parametrize("address", NOT_THERE)
 def test_a_server_that_is_not_there(address, pauses):
     with (
@@ -300,8 +330,33 @@ def test_speaks_tls_and_shows_its_certificate(scheme, server, certificates, paus
         ({"timeout": 0}, ValueError, "`timeout` must be > 0"),
         ({"retries": -1}, ValueError, "`retries` .*Received: retries=-1"),
         ({"version": 1, "label": "stable"}, ValueError, "`version` or a `label`"),
+        ({"address": "127.0.0.1:8500"}, ValueError, "must be grpc://host:8500"),
+        ({"address": "ftp://host"}, ValueError, "Received: address='ftp://host'"),
+        ({"address": "grpc://"}, ValueError, "must be grpc://host:8500"),
+        ({"address": "grpc://host:x"}, ValueError, "must be grpc://host:8500"),
+        ({"address": "grpc://host/path"}, ValueError, "a gRPC address must not have a path"),
+        ({"authority": "x"}, ValueError, "require grpcs:// or https://"),
+        ({"address": "grpcs://h", "authority": "x.pem"}, FileNotFoundError, "no file x.pem"),
+        ({"address": "https://h", "key": "x.pem"}, ValueError, "must be given together"),
     ],
 )
 def test_options_that_cannot_be(options, error, said):
     with pytest.raises(error, match=said):
-        Client("grpc://127.0.0.1:1", model=NAME, **options)
+        Client(**{"address": NOT_THERE[0], "model": NAME, **options})
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "said"),
+    [
+        (3, TypeError, r"`images` .*Received: images=3"),
+        ([3], TypeError, "image 0 must be one of paths, bytes"),
+        (np.zeros((1, 1, 2, 2, 3)), ValueError, r"an array must be .*shape=\(1, 1, 2, 2, 3\)"),
+        (np.zeros((16, 12, 3), "int64"), TypeError, "must be of uint8.*dtype='int64'"),
+        (np.zeros((16, 12, 4), "uint8"), ValueError, r"with 1 or 3 channels.*\(16, 12, 4\)"),
+        ([np.zeros((1, 2, 3, 3), "uint8")], ValueError, r"image 0 must be .*\(1, 2, 3, 3\)"),
+        (np.zeros((0, 12, 3), "uint8"), ValueError, r"image 0 must be .*\(0, 12, 3\)"),
+    ],
+)
+def test_what_is_no_image_is_rejected(images, error, said):
+    with Client(NOT_THERE[0], model=NAME) as client, pytest.raises(error, match=said):
+        client.embed(images)

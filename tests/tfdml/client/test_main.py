@@ -4,23 +4,20 @@ import os
 import shutil
 
 import numpy as np
+import programs
 import pytest
 
 from tfdml.client import __main__ as program
 
 
 @pytest.fixture
-def run(server, capsys):
+def run(server):
     """Runs a command against a server: (exit code, standard output, standard error)."""
 
     def run(command, *arguments, model="embedder"):
-        code = 0
-        try:
-            flags = ["--server", f"grpc://127.0.0.1:{server.grpc}", "--model", model]
-            program.main([command, *map(str, arguments), *flags, "--batch_size", "2"])
-        except SystemExit as stop:
-            code = stop.code
-        return code, *capsys.readouterr()
+        flags = ["--server", f"grpc://127.0.0.1:{server.grpc}", "--model", model]
+        done = programs.run(program.main, command, *arguments, *flags, "--batch_size", 2, cwd=".")
+        return done.code, done.out, done.err
 
     return run
 
@@ -133,9 +130,7 @@ def test_states_the_state_of_the_versions(run):
         (["embed", __file__, "--out", ".", "--overwrite"], "`out` must be a file. . is a folder"),
     ],
 )
-def test_mistakes_get_one_sentence(arguments, said, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        program.main(arguments)
-    errors = capsys.readouterr().err
-    assert said in errors
-    assert errors.count("\n") == 1
+def test_mistakes_get_one_sentence(arguments, said):
+    done = programs.run(program.main, *arguments, cwd=".")
+    assert said in done.sentence
+    assert done.err.count("\n") == 1
