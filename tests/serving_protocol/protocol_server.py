@@ -15,7 +15,6 @@ from concurrent import futures
 from typing import NamedTuple
 
 import grpc
-import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format, text_format
 from sessions import RejectedError, Session
@@ -78,18 +77,19 @@ class Models:
         return version, sessions[version]
 
 
-def metadata_of(models, spec):
-    version, session = models.find(spec)
-    response = get_model_metadata_pb2.GetModelMetadataResponse()
-    response.model_spec.name, response.model_spec.version.value = spec.name, version
+def metadata_of(models, request):
+    version, session = models.find(request.model_spec)
+    response = get_model_metadata_pb2.GetModelMetadataResponse(model_spec=request.model_spec)
+    response.model_spec.version.value = version
     definitions = get_model_metadata_pb2.SignatureDefMap()
     for name, definition in session.signatures.items():
         definitions.signature_def[name].ParseFromString(definition.SerializeToString())
     response.metadata["signature_def"].Pack(definitions)
-    return response, definitions
+    return response
 
 
-def status_of(models, spec):
+def status_of(models, request):
+    spec = request.model_spec
     sessions = models.sessions.get(spec.name)
     if not sessions:
         raise RejectedError("NOT_FOUND", f"Could not find any versions of model {spec.name}")
@@ -113,11 +113,7 @@ def predict(models, request):
     return response
 
 
-FUNCTIONS = {
-    "Predict": predict,
-    "GetModelMetadata": lambda models, request: metadata_of(models, request.model_spec)[0],
-    "GetModelStatus": lambda models, request: status_of(models, request.model_spec),
-}
+FUNCTIONS = {"Predict": predict, "GetModelMetadata": metadata_of, "GetModelStatus": status_of}
 
 
 class Faults(collections.Counter):
@@ -191,34 +187,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
         spec = model_pb2.ModelSpec(name=path["name"], version_label=path["label"])
         if path["version"]:
             spec.version.value = int(path["version"])
-        if path["method"] == ":predict":
-            return self.predicted(spec, body)
-        if path["method"] == "/metadata":
-            response, definitions = metadata_of(self.models, spec)
-            spec, definitions = (
-                json_format.MessageToDict(each, preserving_proto_field_name=True)
-                for each in (response.model_spec, definitions)
-            )
-            return {"model_spec": spec, "metadata": {"signature_def": definitions}}
-        response = status_of(self.models, spec)
+        method = {"/metadata": "GetModelMetadata", None: "GetModelStatus"}.get(path["method"])
+        if method is None:
+            return self.predicted(spec, json.loads(body))
+        response = FUNCTIONS[method](self.models, METHODS[method][1](model_spec=spec))
         return json_format.MessageToDict(
             response, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
 
-    def predicted(self, spec, body):
-        request = json.loads(body)
-        signature, inputs = request.get("signature_name", "serving_default"), {}
+    def predicted(self, spec, given):
+        request = predict_pb2.PredictRequest(model_spec=spec)
+        request.model_spec.signature_name = given.get("signature_name", "serving_default")
         _, session = self.models.find(spec)
-        if definition := session.signatures.get(signature):
-            for name, values in request["inputs"].items():
+        if definition := session.signatures.get(request.model_spec.signature_name):
+            for name, values in given["inputs"].items():
                 dtype = tf.as_dtype(definition.inputs[name].dtype)
-                inputs[name] = (
-                    [base64.b64decode(each["b64"]) for each in values]
-                    if dtype == tf.string
-                    else np.array(values, dtype.as_numpy_dtype)
-                )
-        found = session.run(signature, inputs)
-        outputs = {name: array.tolist() for name, array in found.items()}
+                if dtype == tf.string:
+                    values = [base64.b64decode(each["b64"]) for each in values]
+                request.inputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
+        outputs = predict(self.models, request).outputs
+        outputs = {name: tf.make_ndarray(tensor).tolist() for name, tensor in outputs.items()}
         return {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))}
 
 
