@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tfdml.scale.listed_images import Listing, list_images
+from tfdml.scale.listed_images import list_images
 from tfdml.scale.storage import fetch
 
 IN_PHOTOS = ["0.png", "a/1.png", "a/2 [x].png", "a/bad.png", "b/1.png", "b/2.jpg", "b/deep/3.png"]
@@ -266,15 +266,3 @@ def test_the_digest_is_of_paths_and_labels_in_order(tmp_path):
     assert len({list_images(file).digest for file in files}) == len(lists)
     same = parquet(tmp_path / "same.parquet", path=["/a", "/b"], label=pa.nulls(2))
     assert list_images(same).digest == list_images(files[0]).digest
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 20])
-def test_the_cut_depends_on_the_list_alone(size):
-    table = pa.table({"path": [f"/{i}" for i in range(17)], "label": pa.nulls(17, pa.string())})
-    cuts = [
-        [len(shard) for shard in Listing(lambda rows=rows: table.to_batches(rows)).shards(size)]
-        for rows in (1, 4, 100)
-    ]
-    assert cuts[0] == cuts[1] == cuts[2]
-    assert sum(cuts[0]) == 17
-    assert set(cuts[0][:-1]) <= {size}

@@ -4,6 +4,7 @@ import re
 import threading
 import types
 
+import programs
 import pytest
 
 from tfdml.search import __main__ as command
@@ -18,24 +19,20 @@ from tfdml.search import server
         (["--model", "nowhere", "--images", "."], "no SavedModel at nowhere"),
     ],
 )
-def test_a_wrong_argument_gets_one_sentence(arguments, sentence, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        command.main(arguments)
-    assert stopped.value.code == 2
-    reported = capsys.readouterr().err
-    assert sentence in reported
-    assert reported.startswith("tfdml.search: error: ")
-    assert reported.count("\n") == 1
+def test_a_wrong_argument_gets_one_sentence(arguments, sentence):
+    done = programs.run(command.main, *arguments, cwd=".")
+    assert sentence in done.sentence
+    assert done.err.startswith("tfdml.search: error: ")
+    assert done.err.count("\n") == 1
 
 
-def test_says_what_to_install(monkeypatch, capsys):
+def test_says_what_to_install(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "waitress" else find(name)
     )
-    with pytest.raises(SystemExit):
-        command.main(["--model", "x", "--images", "."])
-    assert "the search needs waitress: pip install -e '.[search]'" in capsys.readouterr().err
+    done = programs.run(command.main, "--model", "x", "--images", ".", cwd=".")
+    assert "the search needs waitress: pip install -e '.[search]'" in done.sentence
 
 
 def test_the_index_is_named_after_the_model_and_the_folder(tmp_path):
@@ -141,11 +138,11 @@ def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, re
     assert warned == [True] * (host == "0.0.0.0")
 
 
-def test_a_taken_port_is_named_before_it_embeds(tmp_path, monkeypatch, capsys):
+def test_a_taken_port_is_named_before_it_embeds(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "find_version", lambda path: path)
     monkeypatch.setattr(command, "open_folder", lambda *_: pytest.fail("opened"))
     with server.listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SystemExit):
-            command.main(["--model", "x", "--images", str(tmp_path), "--port", str(port)])
-    assert f"cannot listen at 127.0.0.1:{port} (Address already in use" in capsys.readouterr().err
+        flags = ["--model", "x", "--images", tmp_path, "--port", port]
+        sentence = programs.run(command.main, *flags, cwd=".").sentence
+    assert f"cannot listen at 127.0.0.1:{port} (Address already in use" in sentence

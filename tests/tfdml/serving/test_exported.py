@@ -10,6 +10,7 @@ from tfdml.serving.exported import load_signatures
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.data-00000-of-00001"])
 def test_a_damaged_version_is_named(served, tmp_path, name):
     copy = shutil.copytree(served.folder / "1", tmp_path / "1")
+    assert "embed_images" in load_signatures(copy)
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(content)

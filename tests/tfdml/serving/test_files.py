@@ -4,7 +4,6 @@ import pathlib
 import re
 import subprocess
 
-import pytest
 import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
@@ -74,22 +73,17 @@ def test_the_container_reads_the_models_and_the_configuration_and_writes_nothing
     assert [port.split(":")[1:] for port in service["ports"]] == [["8500"] * 2, ["8501"] * 2]
 
 
-@pytest.mark.parametrize("file", ["compose.yaml", "compose.batching.yaml"])
-def test_flags_name_files_that_exist(file):
-    flags = flags_of(service_of(file))
-    files = [value for value in flags.values() if value.startswith("/config/")]
-    assert len(files) == {"compose.yaml": 2, "compose.batching.yaml": 3}[file]
-    for value in files:
-        assert (FOLDER / value.removeprefix("/config/")).is_file()
-
-
-def test_batching_adds_to_the_flags_and_takes_none():
+def test_batching_adds_to_the_flags_and_they_name_files_that_exist():
     flags, more = (flags_of(service_of(f"compose{name}.yaml")) for name in ("", ".batching"))
     assert more == {
         **flags,
         "enable_batching": "true",
         "batching_parameters_file": "/config/batching.config",
     }
+    files = [value for value in more.values() if value.startswith("/config/")]
+    assert len(files) == 3
+    for value in files:
+        assert (FOLDER / value.removeprefix("/config/")).is_file()
 
 
 def test_the_health_check_finds_the_models_that_are_configured(server, tmp_path):

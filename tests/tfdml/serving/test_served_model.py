@@ -107,14 +107,6 @@ def test_an_image_of_more_pixels_than_asked_for_is_rejected(strict, images):
         call(strict["read_images"], [images[0], png(31, 60)])
 
 
-def test_valid_is_stated_where_bad_images_are_taken_alone(strict, tolerant):
-    for name in ("serving_default", "read_images", "similarity"):
-        assert "valid" not in strict[name].get_concrete_function().structured_outputs
-        assert "valid" in tolerant[name].get_concrete_function().structured_outputs
-    for name in ("embed_images", "score_pairs", "score_matrix"):
-        assert "valid" not in tolerant[name].get_concrete_function().structured_outputs
-
-
 def test_neighbours_are_those_of_the_gallery(tolerant, images, embeddings):
     found = call(tolerant["neighbours"], [*images, BAD[0]])
     distances = np.linalg.norm(embeddings[:, None] - embeddings[None], axis=2)

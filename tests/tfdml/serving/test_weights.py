@@ -66,13 +66,6 @@ def test_layers_compute_with_the_rounded_kernels_and_keep_their_own(precision, r
     assert np.abs(found - exact).max() > 1e-5
 
 
-def test_float32_is_what_it_was(rng):
-    embedder, images = small(), rng.uniform(0, 255, (2, 8, 8, 3)).astype("float32")
-    weights = StoredWeights([embedder], "float32")
-    np.testing.assert_array_equal(outputs(embedder, weights, images), embedder(images))
-    assert [tuple(v.shape) for v in weights.stored] == [v.shape for v in embedder.variables]
-
-
 def test_float16_keeps_small_and_large_channels():
     layer = keras.layers.Dense(2)
     layer.build((None, 2))
