@@ -103,8 +103,9 @@ class CollectionWriter:
                 if name == LIST:
                     continue
                 try:
-                    unreadable += _errors_in(pq.ParquetFile(file).metadata)
-                except (pa.ArrowException, OSError) as error:
+                    errors = pq.ParquetFile(file).read(["error"])["error"]
+                    unreadable += len(errors) - errors.null_count
+                except (pa.ArrowException, OSError, KeyError) as error:
                     cause = f"{self.folder}/{name} is damaged ({error})"
                     raise ValueError(f"{cause}: delete it") from error
         files = {name: known[name] for name in names}
@@ -134,13 +135,6 @@ def check_some_are_read(paths, errors):
         none = f"none of {len(paths):,} images can be read, such as {paths[0]}: {errors[0]}"
         hint = " (is their disk mounted?)" if errors[0].as_py() == NO_FILE else ""
         raise ValueError(none + hint)
-
-
-def _errors_in(metadata):
-    """The number of rows with an error, from the footer of a shard."""
-    column = metadata.schema.names.index("error")
-    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    return metadata.num_rows - sum(group.column(column).statistics.null_count for group in groups)
 
 
 def rows_of(ids, embeddings, problems):

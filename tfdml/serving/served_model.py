@@ -180,7 +180,8 @@ class ServedModel:
         # Each is traced once, even if several others call it.
         images = tf.TensorSpec([None, *self.image_shape], name="images")
         self._embed_images = compiled(self._embed, [images])
-        self._read = compiled(self._read_batch, ENCODED)
+        reading = self._written.read_image, self.image_shape, self.options.max_pixels
+        self._read = compiled(lambda image_bytes: read_batch(image_bytes, *reading), ENCODED)
         self.signatures = {
             "serving_default": self._from_bytes(self._embed_images),
             "embed_images": self._embed_images,
@@ -245,10 +246,6 @@ class ServedModel:
     def _embed(self, images):
         with self._weights.in_place():
             return {"embedding": tf.cast(self.embedder(images, training=False), tf.float32)}
-
-    def _read_batch(self, image_bytes):
-        read_image, most = self._written.read_image, self.options.max_pixels
-        return read_batch(image_bytes, read_image, self.image_shape, most)
 
     def _from_bytes(self, function):
         """A signature that reads images and applies a function to them."""

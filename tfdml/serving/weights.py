@@ -16,22 +16,20 @@ class StoredWeights:
 
     def __init__(self, layers, precision):
         self.stored = []  # the `tf.Variable`s that are written
-        self._restored = []  # pairs of a Keras variable and a function that restores its value
+        self._rounded = []  # (a Keras variable, its small numbers, their scales)
         for variable in {id(v): v for layer in layers for v in layer.variables}.values():
-            self._store(variable, precision)
-
-    def _store(self, variable, precision):
-        numbers = np.asarray(variable)
-        if precision == "float32" or numbers.ndim < 2 or numbers.dtype != np.float32:
-            self.stored.append(variable.value)
-            return
-        small, scales = (tf.Variable(part, trainable=False) for part in scaled(numbers, precision))
-        self.stored += [small, scales]
-        self._restored.append((variable, lambda: tf.cast(small, tf.float32) * scales))
+            numbers = np.asarray(variable)
+            if precision == "float32" or numbers.ndim < 2 or numbers.dtype != np.float32:
+                self.stored.append(variable.value)
+            else:
+                parts = [tf.Variable(p, trainable=False) for p in scaled(numbers, precision)]
+                self.stored += parts
+                self._rounded.append((variable, *parts))
 
     def in_place(self):
         """A context in which the layers use the stored weights."""
-        return keras.StatelessScope([(variable, restore()) for variable, restore in self._restored])
+        restored = [(v, tf.cast(small, tf.float32) * scales) for v, small, scales in self._rounded]
+        return keras.StatelessScope(restored)
 
 
 def scaled(numbers, precision):
