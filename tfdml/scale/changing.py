@@ -191,9 +191,10 @@ def _write(collection, rows, tasks, model: Any = None, *, at_once=False):
             errors = fresh["error"][len(gone) :]
             check_some_are_read(chosen["path"], errors)
             unreadable += len(errors) - errors.null_count
-            old = collection.read(number) if number < collection.shards else part.slice(0, 0)
-            name = shard_name(number, len(changes))
-            files.pop(collection.shard_name(number), None)
+            old, name = part.slice(0, 0), shard_name(number, len(changes))
+            if number < collection.shards:
+                old = collection.read(number)
+                del files[names[number]]
             content, files[name] = encoded(_merged(old, part, fresh, len(changes)))
             with replacing(collection.folder / name) as unfinished:
                 unfinished.write_bytes(content)

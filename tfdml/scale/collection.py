@@ -75,10 +75,6 @@ class Collection:
         names = [*self._shards, LIST]
         self.files = {n: CheckedFile(self.folder / n, known.get(n), AGAIN) for n in names}
 
-    def shard_name(self, number):
-        """The path of a shard in the folder; None if the collection has fewer."""
-        return self._shards[number] if number < self.shards else None
-
     def check_complete(self):
         """Raises a ValueError if shards are missing, which it counts."""
         paths = [self.folder / name for name in self._shards]

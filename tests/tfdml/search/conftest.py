@@ -80,11 +80,6 @@ def learned_model():
 
 
 @pytest.fixture
-def colours():
-    return COLOURS
-
-
-@pytest.fixture
 def encoded():
     """The bytes of a picture of one colour."""
 
@@ -104,12 +99,12 @@ def folder(tmp_path, encoded):
 
 
 @pytest.fixture
-def collection(tmp_path, folder, model, colours):
+def collection(tmp_path, folder, model):
     """The images of `folder`, of which one is at a URL, and one that could not be read."""
-    names = [*colours, "gone/x.png"]
+    names = [*COLOURS, "gone/x.png"]
     labels = [name.partition("/")[0] if "/" in name else None for name in names]
     paths = ["memory://blue.png" if name == "blue.png" else str(folder / name) for name in names]
-    rows = np.array([*colours.values(), (0, 0, 0)], np.float32)
+    rows = np.array([*COLOURS.values(), (0, 0, 0)], np.float32)
     options = {"unreadable": [5], "model": model.fingerprint, "paths": paths}
     return write_collection(tmp_path / "collection", rows, labels, **options)
 
