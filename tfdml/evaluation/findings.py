@@ -128,14 +128,13 @@ def _whitened(embeddings, classes):
 
 def _class_findings(rows, means, ids, classes, sizes):
     """Findings that compare rows with the means of classes."""
-    compared = _Compared(rows, means, classes, sizes)
-    given, other, place = compared.given, compared.other, compared.place
-    scores, by_class = other / (other + given), rows_by_class(classes)[1]
+    scores, place, nearer = _compared(rows, means, classes, sizes)
+    by_class = rows_by_class(classes)[1]
     for row in np.flatnonzero(scores >= _SURE):
         beside = _nearest(rows, by_class[place[row]], rows[row])
         yield Finding("label", int(row), beside, float(scores[row]), int(ids[place[row]]))
     enough = sizes >= _FEWEST
-    one = np.triu(compared.nearer + compared.nearer.T, 1) * (enough[:, None] & enough)
+    one = np.triu(nearer + nearer.T, 1) * (enough[:, None] & enough)
     for a, b in np.argwhere(one >= _ONE):
         pair = _nearest(rows, by_class[a], means[b]), _nearest(rows, by_class[b], means[a])
         yield Finding("merge", *pair, float(min(1.0, one[a, b])), int(ids[b]))
@@ -154,46 +153,15 @@ def _nearest(rows, chosen, place):
     return int(chosen[np.argmin(np.square(rows[chosen] - place).sum(axis=1))])
 
 
-class _Compared:
+def _compared(rows, means, classes, sizes):
     """Rows beside the means of classes, their own without the row.
 
-    Attributes:
-        given, other, place: (n,) probabilities of the own class and the nearest other, its number.
-        nearer: (classes, classes) shares of the rows of one to which the mean of another is nearer.
+    (n,) P(c) / (P(c) + P(y)) of `audit` and (n,) numbers of these c; (classes, classes) shares of
+    the rows of one to which the mean of another is nearer.
     """
 
-    def __init__(self, rows, means, classes, sizes):
-        self._data, count = (rows, means, classes, sizes), len(rows)
-        self.given, self.other = np.empty((2, count))
-        self.place, self.nearer = np.empty(count, int), np.zeros((len(means),) * 2, np.float32)
-        drawn = np.random.default_rng(0).permutation(np.flatnonzero(sizes[classes] > 1))[:_SAMPLE]
-        squared = self._squared(drawn)
-        own = squared[np.arange(len(drawn)), classes[drawn]]
-
-        def loss(exponent):
-            temperature = np.exp(exponent)
-            shares, lowest = _relative(squared, temperature)
-            return np.mean((own - lowest) / temperature + np.log(shares.sum(axis=1)))
-
-        temperature = np.exp(minimize_scalar(loss, bounds=(0, 7), method="bounded").x)
-        order = np.argsort(classes, kind="stable")
-        for block in slices_of(0, count, max(1, _BLOCK // len(means))):
-            block = order[block]
-            squared, own = self._squared(block), classes[block]
-            numbers, starts = np.arange(len(block)), np.flatnonzero(np.diff(own, prepend=-1))
-            nearer = squared < squared[numbers, own][:, None]
-            self.nearer[own[starts]] += np.add.reduceat(nearer, starts, dtype=np.float32)
-            shares, _ = _relative(squared, temperature)
-            total, self.given[block] = shares.sum(axis=1), shares[numbers, own]
-            shares[numbers, own] = 0
-            self.place[block] = place = shares.argmax(axis=1)
-            self.other[block] = shares[numbers, place] / total
-            self.given[block] /= total
-        self.nearer /= sizes[:, None]
-
-    def _squared(self, block):
+    def squared_of(block):
         """Squared distances to all means, less what a mean of few rows adds to them."""
-        rows, means, classes, sizes = self._data
         squared = np.square(means).sum(axis=1) - 2 * rows[block] @ means.T
         squared += np.square(rows[block]).sum(axis=1)[:, None]
         own, others = (np.arange(len(squared)), classes[block]), np.maximum(sizes - 1, 1)
@@ -201,6 +169,33 @@ class _Compared:
         squared -= means.shape[1] / sizes
         squared[own] = left_out - (means.shape[1] / others)[classes[block]]
         return squared.astype(np.float32)  # which are exponentiated faster
+
+    drawn = np.random.default_rng(0).permutation(np.flatnonzero(sizes[classes] > 1))[:_SAMPLE]
+    some = squared_of(drawn)
+    given = some[np.arange(len(drawn)), classes[drawn]]
+
+    def loss(exponent):
+        temperature = np.exp(exponent)
+        shares, lowest = _relative(some, temperature)
+        return np.mean((given - lowest) / temperature + np.log(shares.sum(axis=1)))
+
+    temperature = np.exp(minimize_scalar(loss, bounds=(0, 7), method="bounded").x)
+    scores, place = np.empty(len(rows)), np.empty(len(rows), int)
+    nearer = np.zeros((len(means),) * 2, np.float32)
+    order = np.argsort(classes, kind="stable")
+    for block in slices_of(0, len(rows), max(1, _BLOCK // len(means))):
+        block = order[block]
+        squared, own = squared_of(block), classes[block]
+        numbers, starts = np.arange(len(block)), np.flatnonzero(np.diff(own, prepend=-1))
+        beyond = squared < squared[numbers, own][:, None]
+        nearer[own[starts]] += np.add.reduceat(beyond, starts, dtype=np.float32)
+        shares, _ = _relative(squared, temperature)
+        given = shares[numbers, own].astype(np.float64)
+        shares[numbers, own] = 0
+        place[block] = shares.argmax(axis=1)
+        other = shares[numbers, place[block]]
+        scores[block] = other / (other + given)
+    return scores, place, nearer / sizes[:, None]
 
 
 def _relative(squared, temperature):
