@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.covariance import LedoitWolf
+from sklearn.metrics.pairwise import euclidean_distances
 
 from tfdml.checks import check, check_not_negative, check_share
 from tfdml.evaluation import inputs
@@ -149,12 +150,14 @@ def k_reciprocal_distances(
     rows = rows.astype(np.float64)
     nearest = np.column_stack([np.arange(len(rows)), nearest_neighbours(rows, k1)])
     blocks = slices_of(0, len(rows), _ROWS)
-    largest = np.concatenate([_squared(rows[some], rows).max(axis=1) for some in blocks])
+    squared = (euclidean_distances(rows[some], rows, squared=True) for some in blocks)
+    largest = np.concatenate([block.max(axis=1) for block in squared])
     codes = _mean_codes(rows, nearest, k2, np.maximum(largest, np.finfo(float).tiny))
     gallery, columns = rows[first:], codes[first:].tocsc()
 
     def block(some):
-        original = _squared(rows[some], gallery) / np.maximum(largest[some], 1e-300)[:, None]
+        original = euclidean_distances(rows[some], gallery, squared=True)
+        original /= np.maximum(largest[some], 1e-300)[:, None]
         return original_weight * original + (1 - original_weight) * _jaccard(codes[some], columns)
 
     def distances(queries):
@@ -185,13 +188,6 @@ def rank_by(distances, labels, gallery_labels=None, **kind):
 
     gallery = np.arange(len(gallery_labels), dtype=float)[:, None]
     return rank(numbers, labels, gallery, gallery_labels, similarity=similarity, **kind)
-
-
-def _squared(rows, gallery):
-    """(b, m) squared distances."""
-    products = rows @ gallery.T
-    norms = (np.einsum("ij,ij->i", each, each) for each in (rows, gallery))
-    return np.maximum(np.add.outer(*norms) - 2 * products, 0)
 
 
 def _mutual(nearest, k):
