@@ -272,11 +272,10 @@ def open_set_decision(embeddings, labels, names=None, *, seed=0, false_alarm_rat
     kind, rng = {"false_alarm_rate": false_alarm_rate}, inputs.generator(seed)
     check_share(**kind)
     check_classes(labels)
-    names = list(map(str, np.unique(labels))) if names is None else list(names)
-    classes = len(np.unique(labels))
-    check(
-        len(names) == classes, "`names` must have one per class", names=len(names), classes=classes
-    )
+    ids = np.unique(labels)
+    names = list(map(str, ids) if names is None else names)
+    counts = {"names": len(names), "classes": len(ids)}
+    check(len(names) == len(ids), "`names` must have one per class", **counts)
     rounds = range(_ROUNDS)
     asked = _asked(embeddings, labels, _parts(labels, _ROUNDS, rng), rounds, _drawn(labels, rng))
     best, scores, (_, calibration) = _chosen(asked, kind)

@@ -81,19 +81,23 @@ def retrieval_scores(
         person re-identification. ICCV 2015, section 4: groups, as cameras.
         Differs: ties count against the query instead of being broken by sort order.
     """
-    gallery = gallery_embeddings, gallery_labels
-    kind = {"groups": groups, "gallery_groups": gallery_groups}
-    values = values_of(*_checked(embeddings, labels, k, metrics, similarity, *gallery, **kind))
+    search = {"gallery_embeddings": gallery_embeddings, "gallery_labels": gallery_labels}
+    search |= {"groups": groups, "gallery_groups": gallery_groups, "similarity": similarity}
+    values = retrieval_scores_per_query(embeddings, labels, k, metrics=metrics, **search)
     return {name: float(each.mean()) for name, each in values.items()}
 
 
-def retrieval_scores_per_query(embeddings, labels, k=_COUNTS, *, metrics=None, **search):
+def retrieval_scores_per_query(
+    embeddings, labels, k=_COUNTS, *, metrics=None, similarity=None, **search
+):
     """Scores of each query, whose means `retrieval_scores` returns; with its arguments and errors.
 
     Returns:
         {name: (n,) float64 in [0, 1]}, in the order of the queries.
     """
-    return values_of(*_checked(embeddings, labels, k, metrics, **search))
+    inputs.check_callable_or_none(similarity=similarity)
+    search = inputs.search_of(embeddings, labels, **search)
+    return values_of(search, Metrics.of(metrics, k, search.most), similarity)
 
 
 def recall_at_k(embeddings, labels, k=_COUNTS, **search):
@@ -164,9 +168,3 @@ def values_of(search, metrics, similarity=None):
         for name, found in metrics.values(ranking).items():
             values.setdefault(name, np.empty(len(given)))[places] = found
     return values
-
-
-def _checked(embeddings, labels, k, metrics, similarity=None, *gallery, **kind):
-    inputs.check_callable_or_none(similarity=similarity)
-    search = inputs.search_of(embeddings, labels, *gallery, **kind)
-    return search, Metrics.of(metrics, k, search.most), similarity

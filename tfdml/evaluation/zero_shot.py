@@ -114,10 +114,10 @@ def zero_shot_accuracy(
         Huang, Loy, Tang. Local similarity-aware deep feature embedding. NIPS 2016, Table 2, with
         800 classes of ImageNet 2010 to train and 200 unseen.
     """
-    check_one_of(_PLACES, equal_means=equal_means)
-    unseen = unseen_embeddings, unseen_labels
-    hits = _hits(embeddings, labels, hierarchy, *unseen, k, renormalize_means, **placing)
-    return {count: float(np.mean(hit)) for count, hit in hits[equal_means].items()}
+    data = embeddings, labels, hierarchy, unseen_embeddings, unseen_labels
+    options = {"k": k, "equal_means": equal_means, "renormalize_means": renormalize_means}
+    hits = zero_shot_per_query(*data, **options, **placing)
+    return {int(name[3:]): float(np.mean(hit)) for name, hit in hits.items()}
 
 
 def zero_shot_per_query(
