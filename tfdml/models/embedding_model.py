@@ -138,8 +138,7 @@ class EmbeddingModel(Base):
         return self._loaded or {}
 
     def load_own_variables(self, store):
-        weights = loss_layers.weights_in_file(store)
-        loss_layers.check_shapes_in_file(self.loss_layers, weights)
+        weights = loss_layers.weights_in_file(store, self.loss_layers)
         if weights:
             self._loaded = {} if self.loss_layers else weights
 

@@ -37,18 +37,15 @@ def weights_of(layers):
     return found
 
 
-def weights_in_file(store):
-    """As `weights_of`, the layers that an `EmbeddingModel` has in the file that Keras reads."""
+def weights_in_file(store, layers):
+    """As `weights_of`, all in the file that Keras reads; rejects those of other shapes."""
     names = getattr(store, "h5_file", {}).get("layers", {})
     found = {name.replace("_", ""): dict(store.get(f"layers/{name}")) for name in names}
-    return {name: weights for name, weights in found.items() if weights}  # not the embedder
-
-
-def check_shapes_in_file(layers, weights):
-    """Raises a ValueError if layers have other shapes than the weights of a file."""
+    found = {name: weights for name, weights in found.items() if weights}  # not the embedder
     for name, layer in _named(layers):
-        if name in weights:
-            check_shapes_of_weights(layer, weights[name])
+        if name in found:
+            check_shapes_of_weights(layer, found[name])
+    return found
 
 
 def check_shapes_of_weights(layer, weights):
