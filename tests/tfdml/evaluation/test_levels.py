@@ -9,26 +9,17 @@ def unit(rows):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_an_ensemble_weighs_distances_of_the_levels(dtype, rng):
-    rows, weights = unit(rng.normal(size=(5, 3, 4))).astype(dtype), np.array([1, 2, 3])
-    for level, part in enumerate(split_levels(rows.reshape(5, 12), 3)):
-        np.testing.assert_array_equal(part, rows[:, level])
-    ensemble = weigh_levels(rows.reshape(5, 12), weights)
+@pytest.mark.parametrize("weights", [(1, 2, 3), (0, 0, 7.0)])
+def test_an_ensemble_is_of_weighted_levels_of_unit_length(weights, dtype, rng):
+    levels = (rng.normal(size=(3, 5, 4)) * [[[1e-3]], [[1.0]], [[50.0]]]).astype(dtype)
+    expected = [weight * unit(level) for weight, level in zip(weights, levels, strict=True)]
+    levels[0, 2] = expected[0][2] = 0  # zeros stay
+    rows = np.concatenate(levels, axis=1)
+    np.testing.assert_array_equal(split_levels(rows, 3), levels)
+    ensemble = weigh_levels(rows, weights)
     assert ensemble.dtype == dtype
-    np.testing.assert_allclose(np.linalg.norm(ensemble, axis=1), 1, rtol=1e-6)
-    level_distances = np.sum((rows[0] - rows[1]) ** 2, axis=1)
-    expected = np.sum(weights**2 * level_distances) / np.sum(weights**2)
-    np.testing.assert_allclose(np.sum((ensemble[0] - ensemble[1]) ** 2), expected, rtol=1e-5)
-
-
-def test_raw_levels_are_made_unit_length_and_zeros_stay(rng):
-    raw = rng.normal(size=(5, 12)) * np.repeat([1e-3, 1.0, 50.0], 4)
-    raw[2, :4] = 0
-    for weights in ((1, 2, 3), (0, 0, 7.0)):
-        ensemble = weigh_levels(raw, weights).reshape(5, 3, 4)
-        lengths = np.linalg.norm(ensemble, axis=2) * np.linalg.norm(weights)
-        np.testing.assert_allclose(lengths[[0, 1, 3, 4]], np.tile(weights, (4, 1)))
-        np.testing.assert_allclose(lengths[2], [0, *weights[1:]])
+    expected = np.concatenate(expected, axis=1) / np.linalg.norm(weights)
+    np.testing.assert_allclose(ensemble, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -14,13 +14,14 @@ if keras.backend.backend() == "tensorflow":
 pytestmark = pytest.mark.usefixtures("without_xla")
 
 
-def test_evaluate_reports_the_loss_and_trains_nothing(images):
-    model = build()
+@pytest.mark.parametrize("loss", ["triplet", "pddm"])  # the latter with dropout in training
+def test_evaluate_reports_the_loss_and_trains_nothing(loss, images):
+    model = build(loss=losses.get(loss))
     before = [np.array(v) for v in model.embedder.variables]
     merged_as_floats = 2**24 + np.arange(16) % 2 + 2**26 * (np.arange(16) // 8)
     for labels in (LABELS, merged_as_floats):
         reported = model.evaluate(images, labels, batch_size=16, verbose=0)
-        expected = losses.get("triplet")(labels, model.embed(images))
+        expected = float(model.loss(labels, model.embed(images)))
         np.testing.assert_allclose(reported, expected, rtol=1e-5)
     for old, new in zip(before, model.embedder.variables, strict=True):
         np.testing.assert_array_equal(old, new)

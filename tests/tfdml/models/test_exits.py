@@ -41,8 +41,8 @@ def test_the_first_levels_are_a_network_of_their_own(options, rng):
 
 
 def test_there_are_no_first_levels_of_one_embedding():
+    embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
     for levels in (1, 2):
-        embedder = build_embedder("small_cnn", 4, input_shape=(28, 28, 1))
         with pytest.raises(ValueError, match=r"`embedder`.*2 levels"):
             first_levels(embedder, levels)
 

@@ -13,12 +13,6 @@ def hostile():
 
 
 @pytest.fixture
-def colour_of():
-    """The colour of the picture of a row."""
-    return lambda row: (37 * row % 256, 200, 4 * row)
-
-
-@pytest.fixture
 def rows():
     """Embeddings and labels of 60 images of four classes."""
     rng = np.random.default_rng(0)
@@ -27,8 +21,11 @@ def rows():
 
 
 @pytest.fixture
-def report(tmp_path, colour_of, rows):
+def report(tmp_path, rows):
     """Writes the report of the first rows; more options replace those of it."""
+
+    def picture_of(row):
+        return np.full((24, 36, 3), (37 * row % 256, 200, 4 * row), np.uint8)
 
     def write(images=60, folder="report", **options):
         data = [given[:images] for given in rows]
@@ -36,7 +33,7 @@ def report(tmp_path, colour_of, rows):
             "title": "A report",
             "scores": {"recall@1": 0.75, "recall@4": 0.875, "nmi": 0.5},
             "per_query": {"recall@1": np.arange(images) % 2, "map@r": np.linspace(0, 1, images)},
-            "picture_of": lambda row: np.full((24, 36, 3), colour_of(row), np.uint8),
+            "picture_of": picture_of,
             "ranking": rank(*data, nearest=10, histogram=True),
             **options,
         }
