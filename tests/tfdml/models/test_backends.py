@@ -60,24 +60,15 @@ def batches():
     return (0.3 * centres[labels] + 0.7 * noise).astype("float32"), labels
 
 
-class Losses(keras.callbacks.Callback):
-    """Keeps the mean loss after each step."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.seen.append(logs["loss"])
-
-
 def trained(name, *others):
     """A model after the training, and its mean loss after each step."""
-    model, watch = built(name), Losses()
-    images, labels = batches()
+    (images, labels), model, seen = batches(), built(name), []
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: seen.append(logs["loss"])
+    )
     options = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
     model.fit(images, labels, callbacks=[watch, *others], **options)
-    return model, watch.seen
+    return model, seen
 
 
 @pytest.mark.parametrize(
