@@ -74,29 +74,21 @@ def test_exits_and_biases_have_multipliers_of_their_own():
         assert rate == 2 * rates[path.replace("/bias", "/kernel")]
 
 
-def test_the_similarity_learns_at_the_rate_of_the_head():
-    model, rates = built(loss="pddm", head_multiplier=7.0, weight_decay=5e-4)
+@pytest.mark.parametrize(
+    ("loss", "options", "rate"),
+    [
+        ("pddm", {}, 7),
+        ("proxy_anchor", {}, 7),
+        ("proxy_anchor", {"proxy_multiplier": 3.0}, 3),
+        ("density", {"alpha_multiplier": 30}, 30),
+    ],
+)
+def test_what_a_loss_learns_has_the_rate_of_the_head_or_its_own(loss, options, rate):
+    model, rates = built(loss=loss, loss_options=options, head_multiplier=7.0, weight_decay=5e-4)
     assert model.optimizer.l2 == 5e-4
     rates = {path.split("/")[0]: rate for path, rate in rates.items()}
-    assert rates.pop("embedding") == rates.pop(model.loss.layer.name) == 7.0
-    assert set(rates.values()) == {1.0}
-
-
-@pytest.mark.parametrize(("given", "expected"), [(None, 3.0), (7.0, 7.0)])
-def test_proxies_learn_at_the_rate_of_new_layers_or_their_own(given, expected):
-    options = {} if given is None else {"proxy_multiplier": given}
-    model, rates = built(loss="proxy_anchor", loss_options=options, head_multiplier=3.0)
-    assert model.loss.num_classes == 5
-    assert rates["class_proxies/proxies"] == expected
-
-
-def test_targets_of_density_learn_at_a_rate_of_their_own():
-    model, rates = built(loss="density", loss_options={"alpha_multiplier": 30}, head_multiplier=7.0)
-    assert rates["density_targets/targets"] == 30
-    assert rates["embedding/kernel"] == 7
-    densities = model.loss.regularizer.initial_density
-    assert len(densities) == 5
-    assert 0.01 < min(densities) < max(densities) < 0.95
+    assert (rates.pop("embedding"), rates.pop(model.loss.layer.name)) == (7, rate)
+    assert set(rates.values()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +117,10 @@ def test_density_is_measured_where_it_is_needed(loss, options, measured, capsys)
     loss = built(loss=loss, loss_options=options)[0].loss
     assert ("Embedding" in capsys.readouterr().out) == measured
     assert loss.num_classes == 5
+    if measured:
+        densities = loss.regularizer.initial_density
+        assert len(densities) == 5
+        assert 0.01 < min(densities) < max(densities) < 0.95
     if "initial_density" in options:
         assert loss.regularizer.initial_density == options["initial_density"]
 
@@ -153,28 +149,25 @@ def test_no_steps_are_for_new_layers_where_there_are_none(embedding_dim, steps):
     assert model.optimizer.head_steps == steps
 
 
+STEPWISE = {"schedule": "step", "decay_every": 400}
+
+
 @pytest.mark.parametrize(
     ("settings", "rates"),
     [
-        ({}, [1e-3, 5e-4, 0]),
-        ({"schedule": "constant"}, [1e-3, 1e-3, 1e-3]),
-        ({"warmup_steps": 500}, [0, 1e-3, 0]),
-        ({"warmup_steps": 500, "schedule": "constant"}, [0, 1e-3, 1e-3]),
+        ({}, {0: 1e-3, 500: 5e-4, 1000: 0}),
+        ({"schedule": "constant"}, {0: 1e-3, 500: 1e-3, 1000: 1e-3}),
+        ({"warmup_steps": 500}, {0: 0, 500: 1e-3, 1000: 0}),
+        ({"warmup_steps": 500, "schedule": "constant"}, {0: 0, 500: 1e-3, 1000: 1e-3}),
+        (STEPWISE, {0: 1e-3, 399: 1e-3, 400: 1e-4, 799: 1e-4, 800: 1e-5}),
+        ({**STEPWISE, "decay_factor": 0.96}, {999: 1e-3 * 0.96**2}),
     ],
 )
-def test_the_learning_rate_rises_and_falls(settings, rates):
+def test_the_learning_rate_follows_its_schedule(settings, rates):
     schedule = learning_rate(completed(steps=1000, checkpoint_every=100, **settings))
-    found = [float(schedule(step)) for step in (0, 500, 1000)]
-    np.testing.assert_allclose(found, rates, atol=1e-8)
-
-
-def test_the_learning_rate_falls_in_steps():
-    settings = {"steps": 1000, "checkpoint_every": 100, "schedule": "step", "decay_every": 400}
-    schedule = learning_rate(completed(**settings))
-    found = [float(schedule(step)) for step in (0, 399, 400, 799, 800)]
-    np.testing.assert_allclose(found, [1e-3, 1e-3, 1e-4, 1e-4, 1e-5], rtol=1e-5)
-    schedule = learning_rate(completed(**settings, decay_factor=0.96))
-    assert float(schedule(999)) == pytest.approx(1e-3 * 0.96**2)
+    assert {step: float(schedule(step)) for step in rates} == pytest.approx(
+        rates, rel=1e-5, abs=1e-8
+    )
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):

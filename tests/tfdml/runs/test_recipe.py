@@ -55,25 +55,20 @@ def test_few_classes_are_trained_at_a_lower_rate():
 
 
 @pytest.mark.parametrize(
-    ("sampler", "options", "classes"),
+    ("sampler", "options", "given", "classes", "reason"),
     [
-        ("groups", {}, 14),
-        ("groups", {"super_classes": 4}, 12),
-        ("mixed", {}, 15),
-        ("whole_classes", {}, 32),
-        ("shuffled", {}, 15),
+        ("groups", {}, 15, 14, "2 super-classes must divide it"),
+        ("groups", {"super_classes": 4}, 15, 12, "4 super-classes must divide it"),
+        ("groups", {"super_classes": 3}, 40, 30, "3 super-classes must divide it"),
+        ("mixed", {}, 15, 15, "all training classes"),
+        ("whole_classes", {}, 15, 32, "the default"),
+        ("shuffled", {}, 15, 15, "all training classes"),
     ],
 )
-def test_the_classes_of_a_batch_suit_the_sampler(sampler, options, classes):
-    recipe = Recipe(sampler=sampler, sampler_options=options)
-    assert recipe.completed(num_classes=15)[0].classes_per_batch == classes
-
-
-def test_super_classes_divide_the_default_batch_of_many_classes():
-    recipe = Recipe(sampler="groups", sampler_options={"super_classes": 3})
-    completed, reasons = recipe.completed(num_classes=40)
-    assert completed.classes_per_batch == 30
-    assert reasons["classes_per_batch"] == "30, 3 super-classes must divide it"
+def test_the_classes_of_a_batch_suit_the_sampler(sampler, options, given, classes, reason):
+    recipe, reasons = Recipe(sampler=sampler, sampler_options=options).completed(given)
+    assert recipe.classes_per_batch == classes
+    assert reasons["classes_per_batch"] == f"{classes}, {reason}"
 
 
 def test_a_run_of_no_steps_leaves_those_of_new_layers_open():
