@@ -241,11 +241,12 @@ class WholeClasses:
                 begins.append(min(fitting + int(room >= 2), len(ends)))
             return order, begins
 
-        def drawn(epoch, place):
-            order, begins = planned(int(epoch))
+        def drawn(step):
+            epoch, place = divmod(int(step), batches_per_epoch)
+            order, begins = planned(epoch)
             return order[begins[place] : begins[place + 1]]
 
-        classes = tf.numpy_function(drawn, _epoch_and_place(step, batches_per_epoch), tf.int32)
+        classes = tf.numpy_function(drawn, [step], tf.int32)
         classes = tf.ensure_shape(classes, [None])
         owner, _, rows = _rows_of_classes(classes, constant(first), constant(counts))
         image_seed = step_seed(seed, "images", step)
@@ -362,8 +363,9 @@ def ordered_by_class(labels):
 def _rows_of_classes(classes, first, counts):
     """All rows of some classes, with the place of each one's class and its own in the class."""
     sizes = tf.gather(counts, classes)
-    owner = tf.repeat(tf.range(tf.size(classes)), sizes)
-    turn = tf.range(tf.size(owner)) - tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
+    ends, position = tf.cumsum(sizes), tf.range(tf.reduce_sum(sizes))
+    owner = tf.searchsorted(ends, position, side="right")  # far fewer operations than `tf.repeat`
+    turn = position - tf.gather(ends - sizes, owner)
     return owner, turn, tf.gather(first, tf.gather(classes, owner)) + turn
 
 
