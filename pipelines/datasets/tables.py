@@ -60,11 +60,12 @@ def _table_rows(path):
             for batch in batches(file):
                 image, (label, names) = _image_of(batch.schema), _label_of(batch.schema)
                 for row in batch.to_pylist():
-                    content = _content_of(row.get(image))
                     expected = f"{file} must have a column of encoded images, and `label`"
-                    check(content and label in row, expected, columns=[*row])
+                    check(image in row and label in row, expected, columns=[*row])
                     if row[label] is None or (names and row[label] == -1):  # as of test images
                         continue
+                    content = _content_of(row[image])
+                    check(content, f"{file} must have an image in each row", label=row[label])
                     inner = folder / f"{len(listed) // 1000:05}" / f"{len(listed):08}"
                     inner.parent.mkdir(exist_ok=True)
                     inner.write_bytes(readable(content))

@@ -101,7 +101,8 @@ class Scoring(Settings):
         if self.model is None:
             self.check(self.embeddings, "give a `model`, or a file of `embeddings`")
             self.check_default((*OF_IMAGES, "pca"), "`{name}` needs a `model`")
-            self.check(self.rank_by == "distance", "`rank_by` similarity needs a `model`")
+            learned = "the learned similarity, of `rerank` or `rank_by`, needs a `model`"
+            self.check(self.rank_by == "distance", learned)
         self.check(self.k != [], "`k` must be numbers > 0")
         self.check(self.pca or not self.whiten, "`whiten` is of the components of `pca`")
         advice = "10 `crops` have the mirror images already: leave out `mirror`"

@@ -43,6 +43,10 @@ def test_parquet_with_bytes_of_images(nested, tmp_path):
         ValueError, match=r"encoded images, and `label`.*columns=\['id', 'digest', 'image'\]"
     ):
         load("parquet", tmp_path)
+    empty = pa.array([*images[:2], None], table["image"].type)
+    pq.write_table(table.set_column(2, "image", empty), tmp_path / "test.parquet")
+    with pytest.raises(ValueError, match=r"must have an image in each row. Received: label=10"):
+        load("parquet", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"must be a file that ends in .parquet or .arrow"):
         load("parquet", tmp_path / "none")
     cut = (tmp_path / "test.parquet").read_bytes()[:-20]

@@ -208,8 +208,8 @@ def test_what_is_no_archive_is_rejected():
         (["--embeddings", "x", "--dataset", "digits"], "`dataset` needs a `model`"),
         (["--embeddings", "x", "--export", "y"], "`export` needs a `model`"),
         (["--embeddings", "x", "--gallery", "y"], "`gallery` needs a `model`"),
-        (["--embeddings", "x", "--rank_by", "similarity"], "`rank_by` similarity needs a `model`"),
-        (["--embeddings", "x", "--rerank", "8"], "`rank_by` similarity needs a `model`"),
+        (["--embeddings", "x", "--rank_by", "similarity"], "`rank_by`, needs a `model`"),
+        (["--embeddings", "x", "--rerank", "8"], "`rank_by`, needs a `model`"),
     ],
 )
 def test_what_needs_a_model_is_rejected(arguments, message):
