@@ -4,6 +4,8 @@ import textwrap
 
 COMMANDS = (
     "python benchmarks/peers --docs docs --only losses evaluation samplers steps",
+    "python evaluate.py saved_models/cub_frozen --split all --embeddings cub_all.npz",
+    "python benchmarks/peers --docs docs --only heads --features cub_all.npz",
     "python benchmarks/peers --docs docs --only race --data_dir DATA \\",
     "    --objectives NT-Xent multi-similarity circle",
 )

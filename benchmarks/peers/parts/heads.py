@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 
 import numpy as np
 
@@ -41,9 +42,12 @@ def cases(arguments, _):
 
 
 def features_of(arguments):
-    """The file of features, `embeddings` and `labels`: one that is given, or made."""
+    """Name of the file of `embeddings` and `labels` in --folder: a copy of --features, or made."""
     if arguments.features:
-        return str(arguments.features)
+        copy = arguments.folder / arguments.features.name
+        if not copy.exists() or not copy.samefile(arguments.features):
+            shutil.copyfile(arguments.features, copy)
+        return copy.name
     return written(arguments.folder, PART, arrays)
 
 

@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -6,6 +8,7 @@ from PIL import Image
 
 from pipelines import Reader
 from tfdml.search.search_model import SearchModel
+from tfdml.serving.exported import fingerprint
 
 SIZE = (16, 12, 3)  # of the images of `versions`
 
@@ -40,3 +43,17 @@ def test_scores_as_the_learned_similarity_does(versions, opened, rng, monkeypatc
     monkeypatch.setattr(model, "_signatures", {"score_pairs": broken})
     with pytest.raises(ValueError, match="similarity must be finite"):
         model.score(np.ones(8, np.float32), np.ones((2, 8), np.float32))
+
+
+def test_the_fingerprint_is_of_the_network_wherever_it_lies(versions, tmp_path):
+    plain, learned = (versions[name][1] for name in ("plain", "learned"))
+    copy = shutil.copytree(plain, tmp_path / "elsewhere")
+    assert fingerprint(copy) == fingerprint(plain) != fingerprint(learned)
+    (copy / "assets.extra").mkdir(exist_ok=True)
+    (copy / "assets.extra" / "metadata.json").write_text('{"licence": "MIT"}')
+    assert fingerprint(copy) == fingerprint(plain)
+    weights = next((copy / "variables").glob("*.data*"))
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    assert fingerprint(copy) != fingerprint(plain)
