@@ -5,6 +5,7 @@ import functools
 import itertools
 import pathlib
 import zipfile
+import zlib
 
 import keras
 import numpy as np
@@ -132,7 +133,7 @@ def save_adapters(embedder, path):
     wrapper = wrapper_of(embedder)
     arrays = {str(n): value.numpy() for n, value in enumerate(embedder.trainable_variables)}
     with replacing(pathlib.Path(path)) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, rank=wrapper.rank, **arrays)
+        np.savez(file, rank=wrapper.rank, frozen=_frozen_checksum(embedder), **arrays)
 
 
 def load_adapters(embedder, path):
@@ -144,11 +145,14 @@ def load_adapters(embedder, path):
         path: Of the file.
 
     Raises:
-        ValueError: If they are of another network, or the file is none of `save_adapters`.
+        ValueError: If they are of another network or other frozen weights, or the file is none of
+            `save_adapters`.
     """
     try:
         with np.load(path) as file:
-            rank, values = int(file["rank"]), [file[str(n)] for n in range(len(file.files) - 1)]
+            numbers = {name: int(file[name]) for name in ("rank", "frozen") if name in file}
+            rank = numbers["rank"]
+            values = [file[str(n)] for n in range(len(file.files) - len(numbers))]
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} must be a file of `save_adapters` ({error})") from error
     backbone_of(embedder).trainable = False
@@ -156,8 +160,19 @@ def load_adapters(embedder, path):
     shapes = [tuple(variable.shape) for variable in embedder.trainable_variables]
     expectation = f"{path} must be of this backbone and `embedding_dim`"
     check(shapes == [value.shape for value in values], expectation, rank=rank, arrays=len(values))
+    same = numbers.get("frozen") in (None, _frozen_checksum(embedder))  # None in earlier files
+    expectation = f"{path} must be of these frozen weights: give the same `backbone` and `weights`"
+    check(same, expectation, backbone=wrapper_of(embedder).layer.name)
     for variable, value in zip(embedder.trainable_variables, values, strict=True):
         variable.assign(value)
+
+
+def _frozen_checksum(embedder):
+    """The CRC-32 of the weights that no training of adapters changes."""
+    checksum = 0
+    for variable in embedder.non_trainable_weights:
+        checksum = zlib.crc32(variable.numpy().tobytes(), checksum)
+    return checksum
 
 
 def check_memory(embedder, rows, copies):

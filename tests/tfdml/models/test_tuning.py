@@ -121,13 +121,19 @@ def test_adapters_alone_make_the_same_embedder_of_the_same_backbone(embedder, tm
         variable.assign(rng.normal(0, 0.3, variable.shape))
     save(embedder, tmp_path / "adapters.npz")
     images = rng.uniform(0, 255, (3, 4, 4, 1)).astype("float32")
-    expected = embedder.predict(images, verbose=0)
-    assert np.abs(original.predict(images, verbose=0) - expected).max() > 1e-3
+    rows = embedder.predict(images, verbose=0)
+    assert np.abs(original.predict(images, verbose=0) - rows).max() > 1e-3
     load_adapters(original, tmp_path / "adapters.npz")
-    np.testing.assert_allclose(original.predict(images, verbose=0), expected, atol=1e-6)
-    other = build_embedder("own_transformer:transformer", 3, input_shape=(4, 4, 1))
-    with pytest.raises(ValueError, match="must be of this backbone and `embedding_dim`"):
-        load_adapters(other, tmp_path / "adapters.npz")
+    np.testing.assert_allclose(original.predict(images, verbose=0), rows, atol=1e-6)
+    for dim, expected in ((3, "this backbone and `embedding_dim`"), (4, "these frozen weights")):
+        other = build_embedder("own_transformer:transformer", dim, input_shape=(4, 4, 1))
+        with pytest.raises(ValueError, match=f"must be of {expected}"):
+            load_adapters(other, tmp_path / "adapters.npz")
+    with np.load(tmp_path / "adapters.npz") as file:
+        arrays = {name: file[name] for name in file.files if name != "frozen"}
+    np.savez(tmp_path / "earlier.npz", **arrays)
+    load_adapters(other, tmp_path / "earlier.npz")
+    assert np.abs(other.predict(images, verbose=0) - rows).max() > 1e-3
 
 
 @pytest.mark.parametrize(
