@@ -3,19 +3,16 @@
     python -m tfdml.client status --model embedder
     python -m tfdml.client embed *.jpg --model embedder --out embeddings.npz
     python -m tfdml.client embed photos --server http://host:8501 --label canary
-    python -m tfdml.client similarity query.jpg *.jpg --model embedder
     python -m tfdml.client classify photos --model embedder
 
-status      prints the versions of the model and their state; fails if none is available
-embed       writes the embeddings of image files and folders to a file
-similarity  prints the similarity of the first image to each of the others, highest first
-classify    prints the class of each image and its probability, or that it is none of these
+status    prints the versions of the model and their state; fails if none is available
+embed     writes the embeddings of image files and folders to a file
+classify  prints the class of each image and its probability, or that it is none of these
 
 Each has --help.
 """
 
 import dataclasses
-import math
 import os
 import pathlib
 import typing
@@ -66,7 +63,7 @@ class Connection:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Similarity(Connection):
+class Classify(Connection):
     """Server and model to use.
 
     Args:
@@ -77,7 +74,7 @@ class Similarity(Connection):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Embed(Similarity):
+class Embed(Classify):
     """Server and model to use, and the output file.
 
     Args:
@@ -117,25 +114,15 @@ def embed(settings, given):
         version = client.metadata().version
     with client_of(settings, version=version, label=None) as client:
         embeddings = client.embed(paths, on_bad_image=if_bad(settings))
-    paths, embeddings = without_bad(paths, embeddings, embeddings[:, 0])
+    good = ~np.isnan(embeddings[:, 0])
+    check(good.any(), "at least one image must be readable", images=len(paths))
+    paths, embeddings = np.array(paths)[good], embeddings[good]
     out.parent.mkdir(parents=True, exist_ok=True)
     about = {"model": settings.model, "version": version}
     with replacing(out) as unfinished, unfinished.open("wb") as file:
         np.savez(file, paths=paths, embeddings=embeddings, **about)
     written = f"{len(paths):,} embeddings of {embeddings.shape[1]} numbers"
     print(f"{written}, by version {version} of {settings.model}: {out}")
-
-
-def compare(settings, given):
-    """Prints the similarity of the first image to each of the others."""
-    query, *paths = image_files(given)
-    check(paths, "give two or more images: the first is compared with the others", images=given)
-    with client_of(settings) as client:
-        queries = [query] * len(paths)
-        scores = client.similarity(queries, paths, on_bad_image=if_bad(settings))
-    paths, scores = without_bad(paths, scores, scores)
-    for score, path in sorted(zip(scores, paths, strict=True), key=lambda pair: -pair[0]):
-        print(f"{score:8.4f}  {path}")
 
 
 def classify(settings, given):
@@ -189,17 +176,9 @@ def image_files(given):
     return files
 
 
-def without_bad(paths, rows, first):
-    """Paths and rows without those whose first number is NaN."""
-    good = [not math.isnan(number) for number in first]
-    check(any(good), "at least one image must be readable", images=len(paths))
-    return [path for path, kept in zip(paths, good, strict=True) if kept], rows[good]
-
-
 COMMANDS = {
     "embed": (embed, Embed),
-    "similarity": (compare, Similarity),
-    "classify": (classify, Similarity),
+    "classify": (classify, Classify),
     "status": (status, Connection),
 }
 

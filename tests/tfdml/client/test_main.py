@@ -99,19 +99,6 @@ def test_files_and_folders_without_images_are_named_first(run, files, tmp_path):
         assert said in errors
 
 
-def test_prints_similarities_the_greatest_first(run, served, contents, files):
-    code, said, _ = run("similarity", files[0], *files)
-    scores = served.similarity([contents[0]] * 5, contents)
-    order = np.argsort(-scores)
-    lines = [line.split() for line in said.splitlines()]
-    assert code == 0
-    assert [path for _, path in lines] == [str(files[i]) for i in order]
-    np.testing.assert_allclose([float(score) for score, _ in lines], scores[order], atol=1e-4)
-    code, _, errors = run("similarity", files[0])
-    assert code == 2
-    assert "images" in errors
-
-
 def test_states_the_state_of_the_versions(run):
     code, said, _ = run("status")
     assert (code, said) == (0, "version 2 AVAILABLE\nversion 1 AVAILABLE\n")
