@@ -140,41 +140,8 @@ class ProgressBar(keras.callbacks.Callback):
     """Shows one bar over the whole training, with the mean loss of the current epoch.
 
     It also shows the last scores in the logs whose names begin with `val_`: put it behind the
-    callbacks that add them.
-
-    Args:
-        steps: Total number of updates.
-    """
-
-    def __init__(self, steps):
-        super().__init__()
-        self.steps = steps
-
-    def on_train_begin(self, logs=None):
-        done = _updates(self.model)
-        self._bar = progress("Training", total=self.steps, unit="step", done=done)
-        self._scores, self._shown = {}, 0.0
-
-    def on_train_batch_end(self, batch, logs):
-        if time.perf_counter() - self._shown > 0.2:
-            self._show(logs)
-
-    def _show(self, logs):
-        shown = {"loss": f"{float(logs['loss']):.4f}", **self._scores}
-        self._bar.set_postfix(shown, refresh=False)
-        self._bar.update(_updates(self.model) - self._bar.n)
-        self._shown = time.perf_counter()
-
-    def on_epoch_end(self, epoch, logs):
-        self._show(logs)
-        self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}
-
-    def on_train_end(self, logs=None):
-        self._bar.close()
-
-
-class ProgressLines(keras.callbacks.Callback):
-    """As `ProgressBar`, for logs: prints the loss and the speed at every tenth of the training.
+    callbacks that add them. Where there is no terminal, it prints the loss and the speed at every
+    tenth of the training.
 
     Args:
         steps: Total number of updates.
@@ -186,15 +153,36 @@ class ProgressLines(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._step = self._printed = _updates(self.model)
-        self._began = time.perf_counter()
+        self._bar = progress("Training", total=self.steps, unit="step", done=self._step)
+        self._scores, self._shown, self._began = {}, 0.0, time.perf_counter()
 
     def on_train_batch_end(self, batch, logs):
+        if self._bar.disable:
+            self._print(logs)
+        elif time.perf_counter() - self._shown > 0.2:
+            self._show(logs)
+
+    def _print(self, logs):
         last, self._step = self._step, _updates(self.model)
         if 10 * self._step // self.steps > 10 * last // self.steps:
             speed = (self._step - self._printed) / (time.perf_counter() - self._began)
             done = f"step {self._step:,} of {self.steps:,}"
             print(f"{done}   loss {float(logs['loss']):.4f}   {speed:.1f} steps/s", flush=True)
             self._printed, self._began = self._step, time.perf_counter()
+
+    def _show(self, logs):
+        shown = {"loss": f"{float(logs['loss']):.4f}", **self._scores}
+        self._bar.set_postfix(shown, refresh=False)
+        self._bar.update(_updates(self.model) - self._bar.n)
+        self._shown = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs):
+        if not self._bar.disable:
+            self._show(logs)
+        self._scores = {name: f"{x:.4f}" for name, x in logs.items() if name.startswith("val_")}
+
+    def on_train_end(self, logs=None):
+        self._bar.close()
 
 
 def _embed(model, images, steps=None):

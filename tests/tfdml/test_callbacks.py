@@ -150,10 +150,10 @@ def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
     assert np.abs(at_second - model.embed(rows)).max() > 1e-4
 
 
-def test_lines_state_steps_and_the_mean_loss_of_the_epoch(rows, capsys):
+def test_a_log_states_steps_and_the_mean_loss_of_the_epoch(rows, capsys):
     model, seen = build(), []
     for _ in range(2):  # the second training goes on
-        lines = callbacks.ProgressLines(steps=40)
+        lines = callbacks.ProgressBar(steps=40)
         options = {"batch_size": 4, "epochs": 5, "shuffle": False, "verbose": 0}
         seen += model.fit(rows, LABELS, callbacks=[lines], **options).history["loss"]
     printed = [line.split("   ") for line in capsys.readouterr().out.splitlines()]

@@ -35,8 +35,7 @@ def watching_callbacks(run):
     if recipe.tune == "lora":
         kept = run.model.embedder, run.folder / ADAPTERS
         yield keras.callbacks.LambdaCallback(on_train_end=lambda logs: save_adapters(*kept))
-    in_terminal = sys.stderr.isatty()  # where the bar is drawn
-    yield (callbacks.ProgressBar if in_terminal else callbacks.ProgressLines)(recipe.steps)
+    yield callbacks.ProgressBar(recipe.steps)
 
 
 def _drop_rows(log, epoch):

@@ -92,7 +92,6 @@ def test_callbacks_see_the_training(tmp_path, capsys):
         callbacks.RetrievalScores(images[:BATCH], labels[:BATCH]),
         callbacks.LossLogs(),
         callbacks.EmbeddingsOfEpoch([images[:BATCH]], lambda *received: given.append(received)),
-        callbacks.ProgressLines(STEPS),
         callbacks.ProgressBar(STEPS),
         callbacks.Checkpoint(tmp_path / "checkpoint.keras"),
     ]
