@@ -87,6 +87,26 @@ def without_xla():
 
 
 @pytest.fixture(scope="module")
+def loaded_once():
+    """An exported model that several tests or programs read is loaded once, wherever it lies."""
+    import tensorflow as tf
+
+    from tfdml.serving.exported import fingerprint
+
+    load, loaded = tf.saved_model.load, {}
+
+    def load_once(path):
+        content = fingerprint(pathlib.Path(path))
+        if content not in loaded:
+            loaded[content] = load(path)
+        return loaded[content]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.saved_model, "load", load_once)
+        yield
+
+
+@pytest.fixture(scope="module")
 def few_digits():
     """The digits have a quarter of their test images: a sixteenth of the pairs."""
     from small_runs import few_digits

@@ -15,7 +15,7 @@ from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
 from tfdml.serving import export, exported
 
-pytestmark = pytest.mark.usefixtures("without_xla")
+pytestmark = pytest.mark.usefixtures("without_xla", "loaded_once")
 SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]
 STEPS = ["--steps", "2", "--checkpoint_every", "2", "--run", "crops", "--image_size", "12"]
 

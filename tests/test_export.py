@@ -17,7 +17,7 @@ from tfdml.serving import load_network
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import megabytes
 
-pytestmark = pytest.mark.usefixtures("without_xla", "few_digits")
+pytestmark = pytest.mark.usefixtures("without_xla", "loaded_once", "few_digits")
 
 SMALL = ["--dataset", "digits", "--embedding_dim", "4", "--classes_per_batch", "5"]
 SMALL += ["--steps", "2", "--checkpoint_every", "2", "--run", "small"]

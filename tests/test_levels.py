@@ -18,7 +18,7 @@ from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 
-pytestmark = pytest.mark.usefixtures("without_xla", "few_digits")
+pytestmark = pytest.mark.usefixtures("without_xla", "loaded_once", "few_digits")
 
 ROOT = pathlib.Path(__file__).parents[1]
 SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]

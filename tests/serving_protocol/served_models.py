@@ -1,7 +1,5 @@
 """A model with two versions, and the servers that serve it."""
 
-import contextlib
-import functools
 import pathlib
 
 import keras
@@ -52,14 +50,6 @@ class Served:
 
     def similarity(self, a, b, version=2):
         return self.models[version].similarity(self.embed(a, version), self.embed(b, version))
-
-
-@contextlib.contextmanager
-def loaded_once(module):
-    """Within it, `load_signatures` of a module loads each SavedModel once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "load_signatures", functools.cache(module.load_signatures))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from tfdml.programs import train
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _without_xla(without_xla):
+def _quick(without_xla, loaded_once):
     """For all files of this folder."""
 
 

@@ -10,19 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from full_disk import files_of_at_most
-from served_models import loaded_once
 
 from tfdml import scale
 from tfdml.files import locked
-from tfdml.scale import Collection, image_model
+from tfdml.scale import Collection
 from tfdml.scale import __main__ as command
 from tfdml.serving.exported import fingerprint
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _models_are_loaded_once():
-    with loaded_once(image_model):
-        yield
+pytestmark = pytest.mark.usefixtures("loaded_once")
 
 
 @pytest.fixture

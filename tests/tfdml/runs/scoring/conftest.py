@@ -1,8 +1,5 @@
 import pytest
 from mean_colours import CLASSES, PARENTS, data_of, embedding_of, saved_model
-from served_models import loaded_once
-
-from tfdml.serving import exported
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +28,8 @@ def rows_of(photos):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _models_are_loaded_once():
-    with loaded_once(exported):
-        yield
+def _models_are_loaded_once(loaded_once):
+    """For all files of this folder."""
 
 
 @pytest.fixture(autouse=True)
