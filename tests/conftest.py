@@ -18,10 +18,14 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
+gc.disable()  # until the modules of the tests, which stay, are imported
+
+
 def pytest_collection_finish():
     """Spares every later garbage collection the modules and the tests, which stay."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 _GROWTH = 100  # MB of this process that are worth freeing
@@ -113,6 +117,12 @@ def few_digits():
 
     with few_digits():
         yield
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Reports have no figures, most of their time, where the test is of what else they say."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
 
 
 @pytest.fixture

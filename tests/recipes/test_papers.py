@@ -28,7 +28,7 @@ def table_of(paper):
 
 
 NAMES = [f"{paper}/{row}" for paper in PAPERS for row in table_of(paper).rows]
-SIDE, WARP = 40, 44
+SIDE, WARP = 20, 22
 
 # Every layout of images, sampler and solver; the first three by default.
 CHOSEN = (

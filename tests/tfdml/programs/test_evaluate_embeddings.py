@@ -155,6 +155,7 @@ def test_stored_queries_search_among_the_other_rows(capsys):
     assert "x.npz on 6 images of 2 classes" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_report_shows_the_images_that_ids_name(colours):
     photos, _ = colours
     paths = sorted(map(str, photos.rglob("*.png")))[:30]

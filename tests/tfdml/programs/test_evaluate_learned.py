@@ -1,4 +1,4 @@
-"""evaluate.py by the similarity that a model learned, on a quarter of the digits."""
+"""evaluate.py by the similarity that a model learned."""
 
 import pathlib
 
@@ -8,8 +8,6 @@ from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k
-
-pytestmark = pytest.mark.usefixtures("few_digits")
 
 
 @pytest.fixture
@@ -54,6 +52,7 @@ def test_images_are_ranked_by_the_learned_similarity_or_by_distance(learned, exp
         assert f"  {value:.4f}" in printed
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_reranking_states_what_is_lost(learned, expected, capsys):
     evaluate_here(learned, "--rerank", "3", "--report", "report")
     content = evaluation_of("evaluation_rerank_3")

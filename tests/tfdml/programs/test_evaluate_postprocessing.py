@@ -7,7 +7,6 @@ import numpy as np
 import programs
 import pytest
 from sklearn.decomposition import PCA
-from small_runs import few_digits
 
 from tfdml import evaluation
 from tfdml.programs import evaluate
@@ -22,10 +21,8 @@ def score(finished, tmp_path):
 
     def start(*options, model="saved_models/small"):
         out = tmp_path / "scores.json"
-        with few_digits():
-            found = programs.run(
-                *(evaluate.main, model, "--nmi=false", "--out", out, *options), cwd=tmp_path
-            )
+        flags = ["--nmi=false", "--out", out, *options]
+        found = programs.run(evaluate.main, model, *flags, cwd=tmp_path)
         return found.sentence if found.code else json.loads(out.read_text())["scores"]
 
     return start

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from PIL import Image
-from small_runs import few_digits, scores_of
+from small_runs import scores_of
 
 import pipelines
 from tfdml.programs import train
@@ -68,8 +68,7 @@ def test_a_learned_similarity_that_collapsed_is_stated(capsys):
 
 
 def test_a_learned_similarity_is_judged_by_pairs(trained_with_pddm):
-    with few_digits():
-        test = pipelines.load("digits").test
+    test = pipelines.load("digits").test
     folder = trained_with_pddm / "runs" / "small"
     model, scores = keras.models.load_model(folder / "checkpoint.keras"), scores_of(folder)
     auc = outcome.similarity_auc(model.embed(test.images), test.labels, model.similarity)

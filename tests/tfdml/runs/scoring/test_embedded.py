@@ -53,6 +53,7 @@ def test_what_is_in_the_boxes_is_scored(photos, version, tmp_path):
         evaluate.main([str(version), "--boxes", "boxes.csv"])
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_page_states_what_changes_the_embeddings(version):
     folder = pathlib.Path("page")
     options = ["--levels", 1, "--mirror", "--crops", 5]

@@ -21,6 +21,7 @@ def without_embedding(monkeypatch):
     monkeypatch.setattr(scoring, "embed", lambda *_: pytest.fail("embedded"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_queries_search_the_gallery_of_a_dataset_that_has_one(
     photos, version, rows_of, monkeypatch
 ):
@@ -45,6 +46,7 @@ def test_queries_search_the_gallery_of_a_dataset_that_has_one(
     assert whole["scores"]["map"] != content["scores"]["map"]
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_all_pairs_of_images_are_multiplied_once(version, monkeypatch):
     ranking_of, queries = ranking.ranking_of, []
 
