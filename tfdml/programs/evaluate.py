@@ -17,6 +17,7 @@ scored on the same images side by side, and how surely they differ from the firs
 import argparse
 import dataclasses
 import difflib
+import functools
 import os
 import pathlib
 import re
@@ -120,12 +121,17 @@ def task_of(arguments):
     return task, words
 
 
-def parse(task, arguments):
-    """The options of a task. Imports neither TensorFlow nor Keras."""
+@functools.cache
+def task_parser(task):
     kind = TASKS[task]
     names = {"datasets": pipelines.names(), "neighbours": kind.neighbours}
     tasks = f"Tasks: {', '.join([*TASKS, COMPARE])}; `{PROGRAM} TASK --help` describes each."
-    parser = Parser(kind, names, kind.__doc__, prog=f"{PROGRAM} {task}", epilog=tasks)
+    return Parser(kind, names, kind.__doc__, prog=f"{PROGRAM} {task}", epilog=tasks)
+
+
+def parse(task, arguments):
+    """The options of a task. Imports neither TensorFlow nor Keras."""
+    parser = task_parser(task)
     for name in filter(None, (re.match(r"--([^=.]+)", word) for word in arguments)):
         others = [task for task, kind in TASKS.items() if name[1] in kind.__dataclass_fields__]
         if others and task not in others:
