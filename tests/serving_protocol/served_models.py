@@ -1,5 +1,6 @@
 """A model with two versions, and the servers that serve it."""
 
+import importlib.util
 import pathlib
 
 import keras
@@ -15,6 +16,7 @@ from tfdml import EmbeddingModel, losses
 from tfdml.evaluation import class_means, open_set_decision
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, export_model
+from tfdml.serving.options import FORMATS
 
 SIZE = (16, 12, 3)
 NAME = "embedder"
@@ -87,6 +89,15 @@ def contents():
     shapes = [(20 + 3 * i, 30 - 2 * i, 3) for i in range(4)] + [(17, 40)]
     noise = [Image.fromarray(rng.integers(0, 256, shape).astype(np.uint8)) for shape in shapes]
     return [encode(image, kind) for image, kind in zip(noise, kinds, strict=True)]
+
+
+def installed_formats():
+    """The formats of files whose runtimes are installed."""
+    return [
+        kind
+        for kind, (_, modules) in FORMATS.items()
+        if all(importlib.util.find_spec(module) for module in modules)
+    ]
 
 
 def config_of(served):

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from image_contents import encode
 from PIL import Image
+from served_models import installed_formats
 
 from tfdml import evaluation
 from tfdml.evaluation import open_set
@@ -69,13 +70,27 @@ def embedded():
     return embedder, images, embedder.predict(images.astype(np.float32), verbose=0)
 
 
-def test_signatures_carry_the_decision(embedded, tmp_path):
-    embedder, images, rows = embedded
-    decision = decision_of("mahalanobis", rows, CALIBRATIONS[1], rows)
-    expected = decision(rows)
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("mahalanobis", CALIBRATIONS[1]),
+        pytest.param(("ratio", CALIBRATIONS[0]), marks=pytest.mark.slow),
+    ],
+)
+def carried(request, embedded, tmp_path_factory):
+    """A decision, and a version that carries it, with the files of all runtimes installed."""
+    embedder, _, rows = embedded
+    method, calibration = request.param
+    decision = decision_of(method, rows, calibration, rows)
     gallery = Gallery([str(row) for row in range(60)], rows, [NAMES[row] for row in LABELS])
     added = {"classes": Gallery(NAMES, evaluation.class_means(rows, LABELS)[1]), "gallery": gallery}
-    path = export_model(embedder, tmp_path / "1", decision=decision, **added)
+    added |= {"decision": decision, "format": ",".join(["saved_model", *installed_formats()])}
+    return decision, export_model(embedder, tmp_path_factory.mktemp(method) / "1", **added)
+
+
+def test_signatures_carry_the_decision(embedded, carried):
+    (_, images, rows), (decision, path) = embedded, carried
+    expected = decision(rows)
     signatures = load_signatures(path)
     contents = tf.constant([encode(Image.fromarray(image), "PNG") for image in images])
     for found in (
@@ -93,23 +108,13 @@ def test_signatures_carry_the_decision(embedded, tmp_path):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize(
-    ("method", "calibration"),
-    [
-        ("mahalanobis", CALIBRATIONS[1]),
-        pytest.param("ratio", CALIBRATIONS[0], marks=pytest.mark.slow),
-    ],
-)
-def test_files_carry_the_decision(method, calibration, kind, embedded, tmp_path):
-    suffix, modules = FORMATS[kind]
-    for module in modules:
-        pytest.importorskip(module)
-    embedder, images, rows = embedded
-    decision = decision_of(method, rows, calibration, rows)
+def test_files_carry_the_decision(kind, embedded, carried):
+    (_, images, rows), (decision, version) = embedded, carried
+    if kind not in installed_formats():
+        pytest.skip(f"needs {kind}")
     expected = decision(rows)
     assert np.ptp(expected["probability"]) > 0.3
-    version = export_model(embedder, tmp_path / "1", decision=decision, format=kind)
-    found = load_network(version / f"model{suffix}")(images=images)
+    found = load_network(version / f"model{FORMATS[kind][0]}")(images=images)
     np.testing.assert_allclose(found["embedding"], rows, atol=1e-4)
     check_equal(found, expected)
     assert found["known"].dtype == bool
