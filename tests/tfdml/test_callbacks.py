@@ -153,11 +153,11 @@ def test_the_embeddings_at_the_start_of_every_epoch_are_given(rows):
 def test_a_log_states_steps_and_the_mean_loss_of_the_epoch(rows, capsys):
     model, seen = build(), []
     for _ in range(2):  # the second training goes on
-        lines = callbacks.ProgressBar(steps=40)
-        options = {"batch_size": 4, "epochs": 5, "shuffle": False, "verbose": 0}
+        lines = callbacks.ProgressBar(steps=20)
+        options = {"batch_size": 8, "epochs": 5, "shuffle": False, "verbose": 0}
         seen += model.fit(rows, LABELS, callbacks=[lines], **options).history["loss"]
     printed = [line.split("   ") for line in capsys.readouterr().out.splitlines()]
-    assert [step for step, *_ in printed] == [f"step {step} of 40" for step in range(4, 41, 4)]
+    assert [step for step, *_ in printed] == [f"step {step} of 20" for step in range(2, 21, 2)]
     assert [loss for _, loss, _ in printed] == [f"loss {each:.4f}" for each in seen]
 
 
