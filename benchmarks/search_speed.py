@@ -16,6 +16,7 @@ import pathlib
 import tempfile
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -47,19 +48,20 @@ def milliseconds(seconds):
 def measure_service(version, images, requests):
     """Prints the times of a search service over the images."""
     from tfdml.search.application import create_application
-    from tfdml.search.folder_search import ImageSearch
+    from tfdml.search.folder_search import FolderSearch
     from tfdml.search.search_model import SearchModel
     from tfdml.search.server import serve
 
     model = SearchModel(version)
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "index.npz"
+        path = pathlib.Path(folder) / "index"
         for start in ("first", "second"):
             began = time.perf_counter()
-            search = ImageSearch(model, images, path)
-            added, _ = search.refresh(show=True)
+            search = FolderSearch(model, images, path)
+            added, _ = search.refresh()
             print(f"{start} start: {added:,} images embedded, {time.perf_counter() - began:.1f} s")
-        print(f"{len(search):,} images, index of {path.stat().st_size / 1e6:.1f} MB")
+        size = sum(file.stat().st_size for file in path.rglob("*"))
+        print(f"{len(search):,} images, index of {size / 1e6:.1f} MB")
         upload = {"upload_bytes": 20_000_000}
         application = create_application(search, neighbours=NEIGHBOURS, **upload)
         server = serve(application, host="127.0.0.1", port=0, **upload)
@@ -108,19 +110,18 @@ def ask(port, method, path, body=None):
 
 def measure_index(count, queries):
     """Prints the times of the index alone."""
-    from tfdml.search.catalogue import Entry, empty
-    from tfdml.search.picture_files import Stamp
+    from tfdml.scale.collection import Rows
+    from tfdml.scale.stored_index import ExactIndex
 
     rows = np.random.default_rng(0).standard_normal((count + queries, DIM), dtype=np.float32)
-    entry = Entry("image", Stamp(0, 0), "PNG", 1, 1)
-    began = time.perf_counter()
-    catalogue = empty(DIM).with_more({i: (entry, row) for i, row in enumerate(rows[queries:])})
-    built, seconds = time.perf_counter() - began, []
+    gallery, seconds = Rows(np.arange(count), rows[queries:]), []
+    about = {"images": count, "dim": DIM, "folder": "", "all_rows": lambda: gallery}
+    index = ExactIndex(types.SimpleNamespace(**about))
     for row in rows[:queries]:
         began = time.perf_counter()
-        catalogue.nearest(row, NEIGHBOURS)
+        index.nearest(row, NEIGHBOURS)
         seconds.append(time.perf_counter() - began)
-    print(f"{count:9,} rows, built in {built:6.1f} s, {milliseconds(seconds)}")
+    print(f"{count:9,} rows, {milliseconds(seconds)}")
 
 
 def main():

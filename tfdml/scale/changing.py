@@ -21,8 +21,9 @@ from tfdml.quiet import progress
 from tfdml.scale.checksums import sealed
 from tfdml.scale.collection import Collection
 from tfdml.scale.embedding_job import embedded, in_batches
-from tfdml.scale.layout import CHANGED_FORMAT, MANIFEST, REMOVED, SHARDS, STATE, shard_name
+from tfdml.scale.layout import CHANGED_FORMAT, MANIFEST, REMOVED, SHARDS, STAMP, STATE, shard_name
 from tfdml.scale.listed_images import Listing, list_images
+from tfdml.scale.storage import NO_FILE, NOT_OPENED
 from tfdml.scale.writing import check_some_are_read, encoded, rows_of
 
 PRESENT = f"error is distinct from '{REMOVED}'"  # in SQL
@@ -60,13 +61,20 @@ def add(folder, model, images):
     return update(folder, model, images, only_add=True)
 
 
-def update(folder, model, images, *, only_add=False):
+def update(folder, model, images, *, only_add=False, watch=None):
     """Makes a collection that of a list: adds and removes images, and embeds changed ones again.
 
     Arguments, value and errors are those of `add`. A file of this machine has changed if it was
     written or replaced after its embedding began, not if it is gone; files at URLs, and those that
     could not be read, are embedded again each time. Columns that the list does not have, labels
     too, stay as they are. Images keep their ids.
+
+    Where the list and the collection have a column `file_stamp`, such as the ETag at a URL, it
+    decides instead: an image with another stamp is a new one, with a new id, and takes the place of
+    the one before. Others are only embedded again if their file could not be opened.
+
+    `watch` is called with the numbers of images embedded and to embed, at first and after every
+    batch. An error that it raises ends the change; the shards before are kept.
     """
     with _only_writer(folder) as collection:
         collection.check_model(model.fingerprint)
@@ -77,12 +85,15 @@ def update(folder, model, images, *, only_add=False):
         except pa.ArrowException as error:
             expected = f"the columns of {images} must be of the types in {folder}"
             raise ValueError(f"{expected} ({error})") from error
-        paths, first = np.unique(listed["path"].to_numpy(), return_index=True)
+        _, first = np.unique(listed["path"].to_numpy(), return_index=True)
         listed = listed.take(np.sort(first))
-        places = pc.index_in(listed["path"], there["path"].combine_chunks())
-        new = np.asarray(places.is_null())
+        known = np.asarray(pc.is_in(listed["path"], there["path"].combine_chunks()))
         expected = f"{images} must have some image of {folder}: is it the right list?"
-        check(only_add or not (len(there) and new.all()), expected, listed=len(listed))
+        check(only_add or known.any() or not len(there), expected, listed=len(listed))
+        stamped = not only_add and all(STAMP in rows.column_names for rows in (there, listed))
+        names, names_there = (_names(rows, stamped) for rows in (listed, there))
+        places = pc.index_in(names, names_there)
+        new = np.asarray(places.is_null())
         ids = collection.images + np.cumsum(new) - 1
         old = there.take(places.drop_null())
         ids[~new] = old["id"].to_numpy()
@@ -93,14 +104,15 @@ def update(folder, model, images, *, only_add=False):
                 listed = listed.append_column(name, kept)
         chosen, tasks, gone = new, np.where(new, _EMBED, _KEEP), there.slice(0, 0)
         if not only_add:
-            tasks[~new] = np.where(_changed_files(old, collection), _EMBED, _KEEP)
+            changed = _changed_files(old, collection, stamped)
+            tasks[~new] = np.where(changed, _EMBED, _KEEP)
             chosen = tasks == _EMBED
             chosen[~new] |= _other_columns(listed.filter(~new), old)
-            gone = there.filter(pc.invert(pc.is_in(there["path"], pa.array(paths))))
+            gone = there.filter(pc.invert(pc.is_in(names_there, names)))
         listed = listed.append_column("id", pa.array(ids)).filter(chosen)
         rows = pa.concat_tables([listed, gone], promote_options="default")
         tasks = np.append(tasks[chosen], np.full(len(gone), _REMOVE))
-        unreadable = _write(collection, rows, tasks, model)
+        unreadable = _write(collection, rows, tasks, model, watch=watch)
         added = rows["path"].filter(pc.greater_equal(rows["id"], collection.images)).to_pylist()
         alike = list(copies(added, there["path"].to_pylist())) if added else []
         embedded_again = int((tasks == _EMBED).sum()) - len(added)
@@ -127,14 +139,26 @@ def _only_writer(folder):
     with locked(collection.folder, f"another process is writing to {folder}"):
         collection = Collection(folder)  # as the last writer left it
         collection.check_complete()
-        for path in (collection.folder / SHARDS).iterdir():
+        shards = collection.folder / SHARDS
+        shards.mkdir(exist_ok=True)
+        for path in shards.iterdir():
             if f"{SHARDS}/{path.name}" not in collection.files:
                 path.unlink()
         yield collection
 
 
-def _changed_files(rows, collection):
+def _names(rows, stamped):
+    """What distinguishes images: their paths, and the stamps of their files if there are any."""
+    names = ["path", STAMP] if stamped else ["path"]
+    columns = [rows[name].cast(pa.string()).combine_chunks() for name in names]
+    return pc.binary_join_element_wise(*columns, "\n", null_handling="replace")
+
+
+def _changed_files(rows, collection, stamped):
     """(n,) booleans, which files may have changed since they were embedded, or could not be."""
+    if stamped:  # what has changed has another name
+        errors = [error or "" for error in rows["error"].to_pylist()]
+        return np.array([error.startswith((NO_FILE, NOT_OPENED)) for error in errors], bool)
     times = [collection.manifest.get("began", 0), *collection.manifest.get("changes", [])]
     versions = np.zeros(len(rows), np.int64)
     if "version" in rows.column_names:
@@ -162,7 +186,7 @@ def _other_columns(rows, others):
     return differ
 
 
-def _write(collection, rows, tasks, model: Any = None, *, at_once=False):
+def _write(collection, rows, tasks, model: Any = None, *, at_once=False, watch=None):
     """Writes the shards of rows, and a manifest after each or, `at_once`, in the end.
 
     Returns the number of rows that could not be embedded.
@@ -175,7 +199,10 @@ def _write(collection, rows, tasks, model: Any = None, *, at_once=False):
     order = np.argsort(rows["id"].to_numpy(), kind="stable")
     rows, tasks = rows.take(order), tasks[order]
     numbers = rows["id"].to_numpy() // collection.shard_size
-    with progress("Embedding", total=np.count_nonzero(tasks == _EMBED)) as bar:
+    done, total = 0, int(np.count_nonzero(tasks == _EMBED))
+    watch = watch or (lambda done, total: None)
+    watch(done, total)
+    with progress("Embedding", total=total) as bar:
         for number in np.unique(numbers).tolist():
             part, todo = rows.filter(numbers == number), tasks[numbers == number]
             gone = part["id"].filter(todo == _REMOVE).to_numpy()
@@ -187,9 +214,12 @@ def _write(collection, rows, tasks, model: Any = None, *, at_once=False):
                 for table in embedded(model, pieces):
                     fresh.append(table)
                     bar.update(len(table))
+                    done += len(table)
+                    watch(done, total)
             fresh = pa.concat_tables(fresh)
             errors = fresh["error"][len(gone) :]
-            check_some_are_read(chosen["path"], errors)
+            if STAMP not in rows.column_names:  # else the files were there when they were listed
+                check_some_are_read(chosen["path"], errors)
             unreadable += len(errors) - errors.null_count
             old, name = part.slice(0, 0), shard_name(number, len(changes))
             if number < collection.shards:

@@ -27,6 +27,7 @@ from tfdml.scale.layout import (
     written_by,
 )
 
+_COLUMNS = pa.schema([("id", pa.int64())] + [(n, pa.string()) for n in ("path", "label", "error")])
 _TEXTS = ("model", "list")
 _NUMBERS = ("dim", "images", "shard_size", "shards")
 _CHUNK_BYTES = 2**25  # of float32 embeddings
@@ -141,6 +142,11 @@ class Collection:
         if parts:
             yield _joined(parts)
 
+    def all_rows(self):
+        """The `Rows` of all images."""
+        none = Rows(np.empty(0, np.int64), np.empty((0, self.dim), np.float32))
+        return _joined([none, *self.chunks()])
+
     def sample(self, count, seed):
         """The `Rows` of images drawn at random, from 256 shards if they have as many.
 
@@ -204,7 +210,7 @@ class Collection:
         for name in self._shards:
             self.files[name].check()
         paths = [str(self.folder / name) for name in self._shards]
-        schemas = [pq.read_schema(path) for path in paths]
+        schemas = [pq.read_schema(path) for path in paths] or [_COLUMNS]
         return pyarrow.dataset.dataset(paths, schema=pa.unify_schemas(schemas))
 
     def present(self):

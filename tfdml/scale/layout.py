@@ -7,6 +7,7 @@ FORMAT = 1  # of the manifest
 CHANGED_FORMAT = 2  # of that of a collection which was changed, as earlier versions cannot read it
 REMOVED = "removed"  # the `error` of an image that was taken out
 STATE = ("id", "error", "version")  # columns of a shard that no list has
+STAMP = "file_stamp"  # column of a list that says which version of a file an image is
 MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
 _SHARD = re.compile(rf"{SHARDS}/(\d+)(?:-(\d+))?\.parquet")
 AGAIN = "delete it, and run `python -m tfdml.scale embed` again"  # for a damaged list or shard

@@ -18,6 +18,7 @@ from fsspec.implementations.local import LocalFileSystem
 from tfdml.files import locked, replacing
 
 NO_FILE = "there is no such file"
+NOT_OPENED = "it cannot be opened"
 _ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
 _UNFINISHED = ".unfinished"
 _LOCAL = (None, "file", "local")  # protocols
@@ -138,7 +139,7 @@ def fetch(path):
     except Exception as error:  # clients of networks raise many types
         # There a rejected credential looks like a file that may not be read.
         if local and isinstance(error, OSError) and error.errno in _ONE_FILE:
-            return f"it cannot be opened: {error.strerror}"
+            return f"{NOT_OPENED}: {error.strerror}"
         raise OSError(f"{path} cannot be read ({error})") from error
 
 

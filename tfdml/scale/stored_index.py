@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from tfdml.checks import check
+from tfdml.checks import check, check_fits
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.quiet import silent
 from tfdml.scale.checksums import CheckedFile, opened
@@ -163,6 +163,41 @@ class StoredIndex:
             size = place.capacity * (self._ivf.code_size + ID_BYTES)
             self._files[LISTS].check(place.offset, place.offset + size)
             self._unchecked[cell] = False
+
+
+class ExactIndex:
+    """The nearest images of a collection without an index: all are compared, in memory.
+
+    Attributes:
+        ids: (m,) int64, of all images with an embedding.
+        factory: As of a `StoredIndex`.
+    """
+
+    factory = "Flat"
+
+    def __init__(self, collection):
+        what = f"{collection.folder} has no index (`python -m tfdml.scale index`), and"
+        check_fits(4 * collection.images * collection.dim, what, images=collection.images)
+        self._collection, self._rows = collection, collection.all_rows()
+        self.ids = self._rows.ids
+
+    def __len__(self):
+        return len(self.ids)
+
+    def rows(self, ids):
+        """(n, dim) float32, the embeddings of ids; a KeyError if an image has none."""
+        if not np.isin(ids, self.ids).all():
+            raise KeyError(f"an image has no embedding. Received: ids={list(ids)}")
+        return self._rows.embeddings[np.searchsorted(self.ids, ids)]
+
+    def nearest(self, row, count, where=""):
+        """As `StoredIndex.nearest`."""
+        among = self._rows
+        if where:
+            chosen = np.isin(self.ids, self._collection.matching(where))
+            among = Rows(*(column[chosen] for column in among))
+        ids, distances = _nearest(row[None], among, min(count, len(among.ids)))
+        return ids[0], distances[0]
 
 
 def _nearest(rows, among, count):

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from tfdml import search
 from tfdml.command_line import Count, Parser, Positive, Settings, one_sentence
-from tfdml.files import as_file_name, check_file, shortened
+from tfdml.files import as_file_name, check_writable, shortened
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.scale.layout import is_collection
 from tfdml.search import MOST_NEIGHBOURS
@@ -25,7 +25,9 @@ from tfdml.serving.exported import find_version
 from tfdml.serving.versions import name_of
 
 PROGRAM = "tfdml.search"
-NEEDED = {"faiss": "faiss-cpu", "flask": "flask", "waitress": "waitress"}
+NEEDED = {"faiss": "faiss-cpu"} | {
+    n: n for n in ("duckdb", "flask", "fsspec", "pyarrow", "waitress")
+}
 LOCAL_NAMES = ["localhost", "127.0.0.1", "::1"]
 LISTED = 5  # ignored files named in the warning
 
@@ -41,8 +43,8 @@ class Search(Settings):
             written to it. Or a folder that `python -m tfdml.scale` embedded and indexed.
         uploads: Folder for the pictures that the page adds to such a collection. If not given,
             nothing can be added or removed.
-        index: File of the index, which the next start updates. If not given, a file in `indexes/`
-            of the current folder, named after the model and `images`.
+        index: Folder of the index, which the next start updates. If not given, a folder in
+            `indexes/` of the current folder, named after the model and `images`.
         host: Address to listen at. The default can be reached from this computer only, 0.0.0.0 from
             every network of this computer, by anyone: there is no password.
         port: Port to listen at, from 0 to 65535; 0 for any free one.
@@ -109,11 +111,15 @@ def open_folder(settings, version):
     expected = "`uploads` is for a collection; put pictures into the folder of `images` itself"
     settings.check(not settings.uploads, expected)
     index = pathlib.Path(settings.index or default_index(version, settings.images))
-    check_file(index=index)
+    expected = "`index` must be a folder. A file is of an earlier version: remove it"
+    settings.check(not index.is_file(), expected)
+    check_writable(index)
     import_tensorflow()
     model = search.search_model.SearchModel(version)
-    opened = search.folder_search.ImageSearch(model, settings.images, index, rerank=settings.rerank)
-    added, gone = opened.refresh(show=True)
+    opened = search.folder_search.FolderSearch(
+        model, settings.images, index, rerank=settings.rerank
+    )
+    added, gone = opened.refresh()
     ignored = [f"{name} ({cause})" for name, cause in opened.left_out.items()]
     if ignored:
         listed = "; ".join(ignored[:LISTED] + ["..."] * (len(ignored) > LISTED))
@@ -125,11 +131,11 @@ def open_folder(settings, version):
 
 
 def default_index(version, images):
-    """A file in `indexes/`, named after the model and the folder of images."""
+    """A folder in `indexes/`, named after the model and the folder of images."""
     images = pathlib.Path(images).resolve()
     place = hashlib.sha256(os.fsencode(images)).hexdigest()[:8]
     name = f"{name_of(version)}_{images.name}_{place}".replace("/", "_")
-    return f"indexes/{shortened(as_file_name(name), '.npz')}"
+    return f"indexes/{shortened(as_file_name(name))}"
 
 
 def run_server(settings, opened):

@@ -1,54 +1,67 @@
 """Search by image in a collection that `tfdml.scale` embedded and indexed."""
 
 import contextlib
-import functools
 import hashlib
 import pathlib
 import random
 import threading
-from typing import Any, NamedTuple
+import time
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tfdml import scale
-from tfdml.scale.layout import MANIFEST, REMOVED
+from tfdml.scale.layout import MANIFEST
 from tfdml.scale.listed_images import SCHEMA, Listing
-from tfdml.scale.storage import fetch
 from tfdml.scale.stored_index import ABOUT, FOLDER
+from tfdml.search.indexed_images import IndexedImages, Listed, no_image
 from tfdml.search.picture_files import RejectedError, read_header
-from tfdml.search.picture_search import PictureSearch
 
-_HEADERS = 10_000  # kept in memory
+MOST_PIXELS = 50_000_000  # of a picture that is sent; two are decoded at once, in 2 GB
 _TRIED = 4  # ids for each image of a sample
-_SHARDS = 64  # whose paths and labels are kept in memory
 
 
-class Listed(NamedTuple):
-    """An image of the collection."""
+class Found(NamedTuple):
+    """An image that a search found."""
 
-    name: str  # path, as it is listed
-    format: str  # a key of `picture_files.MIME_TYPES`
-    width: int  # pixels; 0 if the file cannot be read
-    height: int
-    label: str | None
-
-    @property
-    def folder(self):
-        """The label; without one, the folder of the file."""
-        return self.name.rpartition("/")[0] if self.label is None else self.label
+    id: int
+    entry: Listed
+    scores: dict  # those of "similarity", which was learned, "cosine" and "distance" that apply
 
 
-class CollectionSearch(PictureSearch):
+class Answer(NamedTuple):
+    """Results of a search, best first."""
+
+    ranked_by: str  # name of a score of `Found`
+    found: list
+    seconds: dict  # {"embedding": of the model, "search": of the index, "reranking": ...}
+    decision: dict | None  # of a model that decides: "known", "class", "probability" and the reason
+
+
+class CollectionSearch:
     """Search by image in a collection on disk, which is opened again once it has changed.
 
-    With a folder for `uploads`, pictures can be added to it and images removed.
+    Args:
+        model: A `SearchModel`.
+        collection: Its folder.
+        uploads: Folder with which pictures can be added to it, and images removed.
+        root: Folder of all of its images, if there is one.
+
+    Attributes:
+        rerank: Least number of nearest images that a learned similarity reranks.
     """
 
-    refreshing, failure, filters = None, None, True
+    rerank = 0
+    refreshing = failure = None
+    left_out: ClassVar[dict] = {}
+    unchangeable = "Start the search with --uploads FOLDER to change it"
 
-    def __init__(self, model, folder, uploads=None):
-        self.model, self.left_out = model, {}
-        self.folder, self.uploads = pathlib.Path(folder).resolve(), uploads
+    def __init__(self, model, collection, uploads=None, *, root=None):
+        self.model, self._root = model, root
+        self.uploads: Any = uploads
+        self.collection = pathlib.Path(collection).resolve()
+        self.folder = root or self.collection
         self._opened: Any = (None, None)
         self._opening = threading.Lock()
         self._changing = threading.Lock()
@@ -57,11 +70,13 @@ class CollectionSearch(PictureSearch):
     @property
     def images(self):
         """The `IndexedImages` that are on the disk now."""
-        files = self.folder / MANIFEST, self.folder / FOLDER / ABOUT
+        files = self.collection / MANIFEST, self.collection / FOLDER / ABOUT
         with self._opening:
-            state = [file.exists() and file.stat().st_mtime_ns for file in files]
+            found = [file.stat() for file in files if file.exists()]
+            state = [(status.st_mtime_ns, status.st_ino) for status in found]
             if self._opened[0] != state:
-                self._opened = state, IndexedImages(self.folder, self.model.fingerprint)
+                images = IndexedImages(self.collection, self.model.fingerprint, self._root)
+                self._opened = state, images
             return self._opened[1]
 
     def __len__(self):
@@ -81,8 +96,8 @@ class CollectionSearch(PictureSearch):
     def sample(self, count, seed):
         """Some images, drawn at random, as {id: `Listed`}; also of those without an embedding."""
         images, drawn = self.images, {}
-        listed = images.collection.images
-        for key in random.Random(seed).sample(range(listed), min(_TRIED * count, listed)):
+        keys = images.ids
+        for key in random.Random(seed).sample(keys, min(_TRIED * count, len(keys))):
             with contextlib.suppress(RejectedError):  # of one that was removed
                 drawn[key] = images.entry(key)
             if len(drawn) == count:
@@ -99,15 +114,18 @@ class CollectionSearch(PictureSearch):
             path = self.uploads.resolve() / name
             path.write_bytes(content)
             listing = Listing(pa.table([[str(path)], [None]], schema=SCHEMA).to_batches)
-            scale.changing.add(self.folder, self.model, listing)
+            scale.changing.add(self.collection, self.model, listing)
             quoted = str(path).replace("'", "''")
             return int(self.images.collection.matching(f"path = '{quoted}'")[-1])
 
     def remove(self, key):
         """Takes an image out of the collection; its file stays."""
         with self._one_change():
-            if not scale.changing.remove(self.folder, f"id = {key}"):
-                raise _no_image(key)
+            if not scale.changing.remove(self.collection, f"id = {key}"):
+                raise no_image(key)
+
+    def stop(self):
+        """Ends work in the background, if there is any."""
 
     def start_refresh(self):
         """Raises a `RejectedError`: the collection is embedded and indexed elsewhere."""
@@ -116,68 +134,70 @@ class CollectionSearch(PictureSearch):
     @contextlib.contextmanager
     def _one_change(self):
         if self.uploads is None:
-            raise RejectedError("Start the search with --uploads FOLDER to change it", status=409)
+            raise RejectedError(self.unchangeable, status=409)
         try:
             with self._changing:
                 yield
         except BlockingIOError as error:
             raise RejectedError(str(error), status=503) from error
 
-
-class IndexedImages:
-    """A collection and its index, as they are on the disk at one time."""
-
-    def __init__(self, folder, fingerprint):
-        self.collection = scale.Collection(folder)
-        self.collection.check_model(fingerprint)
-        self.index = scale.StoredIndex(self.collection)
-        self._header = functools.lru_cache(_HEADERS)(lambda key: read_header(self.read(key)))
-        self._texts = functools.lru_cache(_SHARDS)(
-            lambda number: self.collection.read(number, ["path", "label", "error"])
-        )
-
-    def nearest(self, row, count, where=""):
-        """As `StoredIndex.nearest`; a `RejectedError` for a condition that is none."""
-        try:
-            return self.index.nearest(row, count, where)
-        except ValueError as error:
-            raise RejectedError(str(error)) from error
-
-    def rows(self, ids):
-        """(n, dim) float32, the embeddings of ids."""
-        try:
-            return self.collection.rows(ids)
-        except KeyError:
-            raise RejectedError("The image has no embedding", status=404) from None
+    @property
+    def ranked_by(self):
+        """The score that results are ordered by."""
+        by_distance = "distance" if self.model.radius is None else "cosine"
+        return "similarity" if self.rerank else by_distance
 
     def entry(self, key):
-        """The `Listed` image of an id; a `RejectedError` with 404 if there is none."""
-        try:
-            header = self._header(key)
-        except RejectedError:  # not cached, as the file may be readable next time
-            header = ("JPEG", 0, 0)
-        path, label = self._text(key)
-        return Listed(path, *header, label)
+        """What is known of an image; a `RejectedError` with 404 if no image has this id."""
+        return self.images.entry(key)
 
-    def read(self, key):
-        """The bytes of an image's file."""
-        try:
-            content = fetch(self._text(key)[0])
-        except OSError:
-            content = ""
-        if isinstance(content, str):
-            raise RejectedError("The file of the image cannot be read", status=404)
-        return content
+    def by_picture(self, content, count, where=""):
+        """The `Answer` of the images nearest to a picture, given as the bytes of its file.
 
-    def _text(self, key):
-        """The path and the label of an id."""
-        if 0 <= key < self.collection.images:
-            number, row = divmod(key, self.collection.shard_size)
-            found = self._texts(number).slice(row, 1).to_pylist()[0]
-            if found["error"] != REMOVED:
-                return found["path"], found["label"]
-        raise _no_image(key)
+        `where` is a condition in SQL that the images must meet.
+        """
+        _, width, height = read_header(content)
+        if width * height > MOST_PIXELS:
+            sides = f"{width:,} x {height:,}"
+            expected = f"The picture must have at most {MOST_PIXELS:,} pixels"
+            raise RejectedError(f"{expected}. Received: {sides}", status=413)
+        began = time.perf_counter()
+        row = self.embedded(content)
+        seconds = {"embedding": time.perf_counter() - began}
+        return self._answer(self.images, row, count, where, seconds)
 
+    def embedded(self, content):
+        """The (dim,) embedding of the bytes of a file; a `RejectedError` if it cannot be read."""
+        [row] = self.model.embed_pictures([content])
+        if isinstance(row, RejectedError):
+            raise row
+        return row
 
-def _no_image(key):
-    return RejectedError(f"There is no image with this id. Received: id={key}", status=404)
+    def by_id(self, key, count, where=""):
+        """The `Answer` of the images nearest to one of the index, without itself."""
+        images = self.images
+        images.entry(key)
+        [row] = images.rows([key])
+        return self._answer(images, row, count, where, {}, left_out=key)
+
+    def _answer(self, images, row, count, where, seconds, left_out=-1):
+        began = time.perf_counter()
+        ids, distances = images.nearest(row, max(count, self.rerank) + (left_out >= 0), where)
+        others = ids != left_out
+        ids, distances, scores = ids[others], distances[others], {}
+        order, radius = np.arange(len(ids)), self.model.radius
+        seconds["search"] = time.perf_counter() - began
+        if self.rerank and len(ids):
+            began = time.perf_counter()
+            scores["similarity"] = self.model.score(row, images.rows(ids))
+            order = np.argsort(-scores["similarity"], kind="stable")
+            seconds["reranking"] = time.perf_counter() - began
+        if radius is not None:
+            scores["cosine"] = 1 - distances**2 / (2 * radius**2)
+        scores["distance"] = distances
+        found = []
+        for place in order[:count].tolist():
+            key = int(ids[place])
+            values = {name: float(score[place]) for name, score in scores.items()}
+            found.append(Found(key, images.entry(key), values))
+        return Answer(self.ranked_by, found, seconds, self.model.decide(row))

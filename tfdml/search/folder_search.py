@@ -1,78 +1,62 @@
-"""The search in a folder of images, which keeps its index up to date."""
+"""The search in a folder of images, whose index is a collection that is kept up to date."""
 
 import pathlib
-import random
 import threading
 
+import pyarrow as pa
+
+from tfdml import scale
 from tfdml.checks import check
-from tfdml.quiet import progress
-from tfdml.scale.pace import Pace
-from tfdml.search.catalogue import Entry, LeftOut, empty, load
-from tfdml.search.picture_files import RejectedError, Stamp, image_files, read, read_header
-from tfdml.search.picture_search import PictureSearch
+from tfdml.scale.layout import STAMP, is_collection
+from tfdml.scale.listed_images import SCHEMA, Listing
+from tfdml.scale.writing import manifest_of
+from tfdml.search.collection_search import CollectionSearch
+from tfdml.search.picture_files import RejectedError, image_files
 
 RERANKED = 100  # default number of images that a learned similarity reranks
-_BATCH_BYTES = 64_000_000  # of files read at once
-_NEVER = Stamp(-1, -1)  # matches no file, so that an unreadable one is tried again
+_SHARD_SIZE = 500  # images, which is what a stop may lose
 
 
-class ImageSearch(PictureSearch):
+class FolderSearch(CollectionSearch):
     """Search by image in a folder, also several at once and during a refresh."""
 
-    def __init__(self, model, folder, path, *, rerank=None):
+    unchangeable = "Change the folder of the images, and refresh the index"
+
+    def __init__(self, model, folder, index, *, rerank=None):
         if not pathlib.Path(folder).is_dir():
             raise FileNotFoundError(f"`images` must be a folder; there is none at {folder}")
         needed = "`rerank` needs a model with a learned similarity, as --loss pddm trains"
         check(model.learned or not rerank, needed, rerank=rerank)
-        self.model, self.path = model, pathlib.Path(path)
-        self.folder = pathlib.Path(folder).resolve()
-        inside = self.path.resolve().is_relative_to(self.folder)
-        check(not inside, "`index` must lie outside of the folder of images", index=str(path))
+        folder = pathlib.Path(folder).resolve()
+        inside = pathlib.Path(index).resolve().is_relative_to(folder)
+        check(not inside, "`index` must lie outside of the folder of images", index=str(index))
+        if not is_collection(index):
+            _begin(index, model)
+        made_by, own = scale.Collection(index).model, model.fingerprint
+        expected = f"{index} must have been made by this model: give another --index, or remove it"
+        check(made_by == own, expected, model=own[:12], made_by=made_by[:12])
+        super().__init__(model, index, root=folder)
         self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
-        if self.path.exists():
-            self.images = self._saved = load(self.path, model.fingerprint)
-        else:
-            self.images, self._saved = empty(model.dim), None
-        self.failure = None  # error message of the last refresh
-        self._refreshing = threading.Lock()
-        self._done = self._total = 0
-        self._stopping = False
-
-    def __len__(self):
-        return len(self.images.entries)
+        self._refreshing, self._counts, self._stopping = threading.Lock(), (0, 0), False
 
     @property
     def refreshing(self):
-        """(images embedded, new images) of the refresh under way; None without one."""
-        return (self._done, self._total) if self._refreshing.locked() else None
+        """(images embedded, images to embed) of the refresh under way; None without one."""
+        return self._counts if self._refreshing.locked() else None
 
     @property
     def left_out(self):
         """{name: cause} of the files that the model cannot read."""
-        return {name: why.cause for name, why in self.images.left_out.items()}
+        return self.images.unreadable
 
-    def content(self, key):
-        """The bytes of an image's file; a `RejectedError` if it changed since it was indexed."""
-        entry = self.entry(key)
-        try:
-            return read(self.folder, entry.name, entry.stamp)
-        except OSError as error:
-            raise RejectedError("The file of the image cannot be read", status=404) from error
+    def refresh(self):
+        """Updates the index to the folder, and saves it after every 500 images.
 
-    def sample(self, count, seed):
-        """Some images of the index, drawn at random, as {id: `Entry`}."""
-        entries = list(self.images.entries.items())
-        return dict(random.Random(seed).sample(entries, min(count, len(entries))))
-
-    def refresh(self, *, show=False):
-        """Updates the index to the folder, and saves it about every minute and on interruption.
-
-        Searches meanwhile use the previous index. `show` draws a bar in a terminal. Returns the
-        numbers of images added and removed.
+        Searches go on meanwhile. Returns the numbers of images added and removed.
         """
         self._begin_refresh()
         try:
-            return self._refresh(show)
+            return self._refresh()
         finally:
             self._refreshing.release()
 
@@ -82,7 +66,7 @@ class ImageSearch(PictureSearch):
 
         def refresh():
             try:
-                self._refresh(show=False)
+                self._refresh()
             except Exception as error:  # the page shows it and the search goes on
                 self.failure = str(error)
             finally:
@@ -91,7 +75,7 @@ class ImageSearch(PictureSearch):
         threading.Thread(target=refresh, name="refresh", daemon=True).start()
 
     def stop(self):
-        """Ends a refresh in the background after its current batch, and waits until it is saved."""
+        """Ends a refresh in the background after its current batch, and waits for that."""
         self._stopping = True
         with self._refreshing:
             pass
@@ -99,62 +83,40 @@ class ImageSearch(PictureSearch):
     def _begin_refresh(self):
         if not self._refreshing.acquire(blocking=False):
             raise RejectedError("A refresh is under way", status=409)
-        self._done, self._total, self.failure = 0, 0, None
+        self._counts, self.failure = (0, 0), None
 
-    def _refresh(self, show):
+    def _refresh(self):
         files = image_files(self.folder)
-        entries = self.images.entries
-        known = not entries or any(entry.name in files for entry in entries.values())
-        expected = f"{self.folder} must have some image of {self.path}: is it the right folder?"
-        advice = "If so, remove that file or give another --index"
-        check(known, f"{expected} {advice}", indexed=len(entries))
-        before = len(self)
-        self.images, new = self.images.matching(files)
-        self._total, kept = len(new), len(self)
-        pending, pace = {}, Pace()
-        bar = progress("Embedding", total=self._total, shown=show)
-        try:
-            for batch in embedded(self.model, self.folder, new):
-                pending.update(batch)
-                self._done += len(batch)
-                bar.update(len(batch))
-                pace.save(self._publish, pending)
-                if self._stopping:
-                    break
-        finally:
-            bar.close()
-            if pending or self.images is not self._saved:
-                self._publish(pending)
-        return len(self) - kept, before - kept
+        indexed = self.images.collection.present()["path"].to_pylist()
+        known = not indexed or any(path in files for path in indexed)
+        expected = f"{self.folder} must have some image of {self.collection}: is it the right one?"
+        advice = "If so, remove that index or give another --index"
+        check(known, f"{expected} {advice}", indexed=len(indexed))
+        listing = _listing(files, [self._label(path) for path in files])
+        done = scale.changing.update(self.collection, self.model, listing, watch=self._watch)
+        return done.added - done.unreadable, done.removed
 
-    def _publish(self, files):
-        """Moves embedded files to the index, and saves it."""
-        self.images = self.images.with_more(files)
-        files.clear()  # also if it cannot be saved, else it would be added twice
-        self.images.save(self.path, self.model.fingerprint)
-        self._saved = self.images
+    def _label(self, path):
+        """The folder of a file, relative to that of the images; None if it is the same."""
+        return self.images.name(path).rpartition("/")[0] or None
+
+    def _watch(self, done, total):
+        self._counts = done, total
+        if self._stopping:
+            raise InterruptedError("the search stops")
 
 
-def embedded(model, folder, files):
-    """Yields {name: `LeftOut`, or (`Entry`, row)} of batches of {name: `Stamp`} of a folder."""
-    done, pending, size = {}, [], 0
-    for number, (name, stamp) in enumerate(files.items(), 1):
-        try:
-            content = read(folder, name, stamp)
-            pending.append((Entry(name, stamp, *read_header(content)), content))
-            size += len(content)
-        except FileNotFoundError:
-            pass
-        except RejectedError as error:
-            done[name] = LeftOut(stamp, str(error))
-        except OSError as error:
-            done[name] = LeftOut(_NEVER, error.strerror or str(error))
-        count = len(done) + len(pending)
-        is_full = count >= model.batch_size or size >= _BATCH_BYTES
-        if count and (is_full or number == len(files)):
-            rows = model.embed_pictures([content for _, content in pending]) if pending else []
-            for (entry, _), row in zip(pending, rows, strict=True):
-                rejected = isinstance(row, RejectedError)
-                done[entry.name] = LeftOut(entry.stamp, str(row)) if rejected else (entry, row)
-            yield done
-            done, pending, size = {}, [], 0
+def _begin(index, model):
+    """Writes a collection of no images."""
+    identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": _SHARD_SIZE}
+    writer, listing = scale.CollectionWriter(index), _listing({}, [])
+    writer.check(manifest_of(**identity))
+    with writer.folder.only_writer():
+        writer.begin(manifest_of(**identity, listing=listing), listing)
+
+
+def _listing(files, labels):
+    """The `Listing` of {path: stamp}."""
+    schema = SCHEMA.append(pa.field(STAMP, pa.string()))
+    batch = pa.record_batch([[*files], labels, [*files.values()]], schema=schema)
+    return Listing(lambda: [batch])

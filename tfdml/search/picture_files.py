@@ -4,11 +4,10 @@ import io
 import os
 import pathlib
 import warnings
-from typing import NamedTuple
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from tfdml.images.image_files import is_image
+from tfdml.images.image_files import is_image, is_utf8
 from tfdml.images.image_headers import excess_pixels, in_eight_bits, open_image
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
@@ -22,18 +21,11 @@ class RejectedError(ValueError):
         self.status = status
 
 
-class Stamp(NamedTuple):
-    """Size and modification time of a file, to detect changes."""
-
-    size: int  # bytes
-    modified: int  # nanoseconds
-
-
 def image_files(folder):
-    """The image files below a folder: {path relative to it, with slashes: `Stamp`}, sorted.
+    """The image files below a folder: {path: `file_stamp`}, sorted.
 
-    Hidden files and folders and links to folders are ignored; links out of the folder and folders
-    that cannot be listed are ignored with a warning.
+    Hidden files and folders and links to folders are ignored; links out of the folder, folders that
+    cannot be listed and names that are not UTF-8 are ignored with a warning.
     """
     found, outside, closed = {}, [], []
     for parent, folders, names in os.walk(folder, onerror=closed.append):
@@ -44,17 +36,20 @@ def image_files(folder):
                 continue
             try:
                 if inside(folder, path).is_file():
-                    found[path.relative_to(folder).as_posix()] = _stamp(path.stat())
+                    found[str(path)] = file_stamp(path.stat())
             except RejectedError:
                 outside.append(path)
             except OSError:  # deleted meanwhile, or a broken link
                 continue
     ignored = [f"{error.filename} ({error.strerror})" for error in closed]
+    foreign = [path for path in found if not is_utf8(path)]
+    if foreign:
+        ignored.append(f"{len(foreign)} paths that are not valid UTF-8, such as {foreign[0]!a}")
     if outside:
         ignored.append(f"{len(outside)} links that lead out of {folder}, such as {outside[0]}")
     for each in ignored:
         warnings.warn(f"ignored {each}", stacklevel=2)
-    return dict(sorted(found.items()))
+    return {path: found[path] for path in sorted({*found}.difference(foreign))}
 
 
 def inside(folder, path):
@@ -68,7 +63,7 @@ def inside(folder, path):
 def read(folder, name, stamp):
     """The bytes of a file; a `RejectedError` if it left the folder or has another stamp."""
     with open(inside(folder, name), "rb") as file:
-        if _stamp(os.fstat(file.fileno())) != stamp:
+        if file_stamp(os.fstat(file.fileno())) != stamp:
             raise RejectedError("The image has changed since it was indexed: refresh", status=410)
         return file.read()
 
@@ -107,5 +102,6 @@ def thumbnail(content, side=320):
     return file.getvalue()
 
 
-def _stamp(status):
-    return Stamp(status.st_size, status.st_mtime_ns)
+def file_stamp(status):
+    """The size and the modification time of a file, as a text, to notice changes."""
+    return f"{status.st_size} {status.st_mtime_ns}"

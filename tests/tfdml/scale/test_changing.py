@@ -163,6 +163,32 @@ def test_updates_to_a_list(photos):
     assert changed in held(photos.collection)
 
 
+def test_stamps_decide_which_files_have_changed(photos, monkeypatch):
+    def update(**stamps):
+        paths = [str(photos.folder / "photos" / f"{name}.png") for name in stamps]
+        pq.write_table(pa.table({"path": paths, "file_stamp": [*stamps.values()]}), photos.list)
+        return changing.update(photos.collection, ByContent(), str(photos.list))[:4]
+
+    def ids():
+        rows = Collection(photos.collection).present().to_pylist()
+        return {pathlib.Path(row["path"]).stem: row["id"] for row in rows}
+
+    monkeypatch.setattr("tfdml.scale.writing._SURELY", 1)  # files with stamps were there
+    photos.put("empty.png", b"")
+    names = {"0": "a", "1": "b", "2": None}
+    assert update(**names)[2] == 7
+    assert update(**names, empty="c", gone="d") == (2, 0, 0, 2)
+    photos.put("0.png", b"other")
+    assert update(**names, empty="c", gone="d") == (0, 1, 0, 1)  # which is still not there
+    assert ids() == {"0": 0, "1": 1, "2": 2, "empty": 10, "gone": 11}
+    photos.put("gone.png", b"there")
+    assert update(**{**names, "0": "new"}, empty="c", gone="d") == (1, 1, 1, 0)
+    assert ids() == {"0": 12, "1": 1, "2": 2, "empty": 10, "gone": 11}
+    there = held(photos.collection)
+    assert there[str(photos.folder / "photos/0.png")][2] == tuple(embedding_of(b"other"))
+    assert there[str(photos.folder / "photos/gone.png")][2] == tuple(embedding_of(b"there"))
+
+
 def test_removes_by_a_condition(photos):
     build(Collection(photos.collection), "SQ8")
     assert changing.remove(photos.collection, "price >= 4 and label = 'even'") == 3

@@ -13,7 +13,7 @@ from stored_collections import write_collection
 from waitress import wasyncore
 
 from tfdml.search.application import create_application
-from tfdml.search.folder_search import ImageSearch
+from tfdml.search.folder_search import FolderSearch
 from tfdml.search.picture_files import RejectedError
 from tfdml.search.server import serve
 
@@ -41,13 +41,19 @@ class ByColour:
         self.embedded = 0  # pictures so far
 
     def embed_pictures(self, contents):
-        return [self._row(content) for content in contents]
+        rows, problems = self.embed(*self.read(contents))
+        pairs = zip(rows, problems, strict=True)
+        return [RejectedError(problem) if problem else row for row, problem in pairs]
 
     def read(self, contents):
-        return contents, [None] * len(contents)
+        self.embedded += len(contents)
+        images = [pixels_of(content) for content in contents]
+        return images, [each if isinstance(each, str) else None for each in images]
 
     def embed(self, images, problems):
-        return np.stack([self._row(content) for content in images]), problems
+        none = np.full((1, 1, 3), np.nan)
+        pixels = [none if isinstance(image, str) else image for image in images]
+        return np.stack([each.mean(axis=(0, 1), dtype=np.float32) for each in pixels]), problems
 
     def score(self, query, rows):
         return rows.sum(axis=1)
@@ -60,13 +66,15 @@ class ByColour:
         facts = {"probability": np.exp(-distance), "distance": distance, "threshold": 1.5}
         return {"known": distance < 1.5, "class": "red", **facts, "method": "mean"}
 
-    def _row(self, content):
-        self.embedded += 1
-        try:
-            pixels = Image.open(io.BytesIO(content)).convert("RGB")
-        except OSError as error:
-            return RejectedError(str(error))
-        return np.asarray(pixels, np.float32).mean(axis=(0, 1))
+
+def pixels_of(content):
+    """The pixels of the bytes of a file, or why there are none."""
+    if isinstance(content, str):
+        return content
+    try:
+        return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    except OSError:
+        return "it is no image"
 
 
 @pytest.fixture
@@ -110,14 +118,14 @@ def collection(tmp_path, folder, model):
 
 
 @pytest.fixture
-def index_file(tmp_path):
-    return tmp_path / "indexes" / "colours.npz"
+def index(tmp_path):
+    return tmp_path / "indexes" / "colours"
 
 
 @pytest.fixture
-def search(model, folder, index_file):
+def search(model, folder, index):
     """A search of the folder, refreshed once."""
-    opened = ImageSearch(model, folder, index_file)
+    opened = FolderSearch(model, folder, index)
     opened.refresh()
     return opened
 

@@ -76,9 +76,31 @@ def test_opens_what_is_at_an_address(search, encoded):
     assert search.content(4) == encoded((10, 10, 250))
 
 
-def test_rejects_a_collection_of_another_model_or_without_an_index(collection, model):
-    with pytest.raises(FileNotFoundError, match=r"tfdml\.scale index"):
+def test_finds_the_same_without_an_index(collection, model, encoded):
+    asked = [encoded(colour) for colour in ((120, 5, 10), (9, 9, 99))]
+    conditions = ("", "label = 'green'", "label = 'none'")
+
+    def answers():
+        search = CollectionSearch(model, collection.folder)
+        assert (search.exact, len(search)) == (True, 5)
+        pairs = [search.by_picture(picture, 3, where) for picture in asked for where in conditions]
+        with pytest.raises(RejectedError, match="has no embedding"):
+            search.by_id(5, 3)
+        return [pair.found for pair in [*pairs, search.by_id(1, 9)]]
+
+    exact = answers()
+    build(collection, "Flat")
+    assert exact == answers()
+    assert [len(found) for found in exact] == [3, 2, 0, 3, 2, 0, 4]
+
+
+def test_rejects_a_collection_that_fits_no_memory(collection, model, monkeypatch):
+    monkeypatch.setattr("tfdml.checks.total_memory", lambda: 10)
+    with pytest.raises(ValueError, match=r"has no index \(`python -m tfdml\.scale index`\), and"):
         CollectionSearch(model, collection.folder)
+
+
+def test_rejects_a_collection_of_another_model(collection, model):
     model.fingerprint = "another"
     with pytest.raises(ValueError, match="made by this version of this model"):
         CollectionSearch(model, collection.folder)

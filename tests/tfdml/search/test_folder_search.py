@@ -1,13 +1,14 @@
+import pathlib
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from tfdml.scale import pace
-from tfdml.search import folder_search, picture_search
-from tfdml.search.catalogue import Catalogue, empty
-from tfdml.search.folder_search import ImageSearch, embedded
+from tfdml.scale import changing, embedding_job
+from tfdml.scale.layout import MANIFEST
+from tfdml.search import collection_search, folder_search
+from tfdml.search.folder_search import FolderSearch
 from tfdml.search.picture_files import RejectedError, image_files
 
 
@@ -23,12 +24,12 @@ def test_a_picture_of_more_pixels_than_a_stranger_may_send_is_not_decoded(
     search, model, encoded, monkeypatch
 ):
     picture, before = encoded("red", size=(40, 30)), model.embedded
-    monkeypatch.setattr(picture_search, "MOST_PIXELS", 40 * 30 - 1)
+    monkeypatch.setattr(collection_search, "MOST_PIXELS", 40 * 30 - 1)
     with pytest.raises(RejectedError, match=r"at most 1,199 pixels\. Received: 40 x 30") as error:
         search.by_picture(picture, 1)
     assert error.value.status == 413
     assert model.embedded == before
-    monkeypatch.setattr(picture_search, "MOST_PIXELS", 40 * 30)
+    monkeypatch.setattr(collection_search, "MOST_PIXELS", 40 * 30)
     assert len(search.by_picture(picture, 1).found) == 1
 
 
@@ -48,12 +49,13 @@ def test_finds_the_nearest_images_of_an_image_without_itself(search, folder, enc
     assert caught.value.status == 404
 
 
-def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index_file):
+def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder, index):
     model.radius = 3.0
     rows = {"blue.png": (3.0, 0, 0), "red/dark.png": (0, 3.0, 0), "red/bright.png": (-3.0, 0, 0)}
-    model.embed_pictures = lambda contents: [np.array(next(left), np.float32) for _ in contents]
-    left = iter([rows.get(name, (1.8, 2.4, 0)) for name in sorted(image_files(folder))])
-    search = ImageSearch(model, folder, index_file)
+    model.embed = lambda images, problems: (np.array([next(left) for _ in images]), problems)
+    files = [pathlib.Path(path).relative_to(folder) for path in image_files(folder)]
+    left = iter([rows.get(name.as_posix(), (1.8, 2.4, 0)) for name in files])
+    search = FolderSearch(model, folder, index)
     search.refresh()
     answer = search.by_id(key_of(search, "blue.png"), 9)
     assert answer.ranked_by == "cosine"
@@ -62,9 +64,9 @@ def test_states_the_cosine_where_all_embeddings_are_of_one_length(model, folder,
     )
 
 
-def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, index_file, encoded):
+def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, index, encoded):
     asked = encoded((110, 5, 10))
-    search = ImageSearch(learned_model, folder, index_file, rerank=3)
+    search = FolderSearch(learned_model, folder, index, rerank=3)
     search.refresh()
     answer = search.by_picture(asked, 2)
     # The three nearest are dark red, bright red and dark green; the similarity is the brightness,
@@ -75,19 +77,19 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     assert answer.found[1].scores["distance"] == pytest.approx(10)
     assert names(search.by_picture(asked, 1)) == ["red/bright.png"]
     assert "reranking" in answer.seconds
-    by_distance = ImageSearch(learned_model, folder, index_file, rerank=0)
+    by_distance = FolderSearch(learned_model, folder, index, rerank=0)
     assert names(by_distance.by_picture(asked, 2))[0] == "red/dark.png"
     assert by_distance.ranked_by == "distance"
-    assert ImageSearch(learned_model, folder, index_file).rerank == 100
+    assert FolderSearch(learned_model, folder, index).rerank == 100
     assert len(search.by_picture(asked, 5).found) == 5  # more than it was to put in order
 
 
-def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
+def test_embeds_only_what_is_new(model, search, folder, index, encoded):
     assert model.embedded == 5
-    again = ImageSearch(model, folder, index_file)
-    saved = index_file.stat().st_mtime_ns
+    again = FolderSearch(model, folder, index)
+    saved = (index / MANIFEST).stat().st_mtime_ns
     assert again.refresh() == (0, 0)
-    assert (model.embedded, index_file.stat().st_mtime_ns) == (5, saved)
+    assert (model.embedded, (index / MANIFEST).stat().st_mtime_ns) == (5, saved)
     (folder / "blue.png").unlink()
     (folder / "red/dark.png").write_bytes(encoded((90, 0, 0), size=(50, 50)))
     (folder / "new.jpg").write_bytes(encoded((99, 99, 99), "JPEG"))
@@ -98,19 +100,21 @@ def test_embeds_only_what_is_new(model, search, folder, index_file, encoded):
     assert key_of(again, "red/bright.png") == kept
     with pytest.raises(RejectedError):
         again.entry(changed)
-    third = ImageSearch(model, folder, index_file)
+    third = FolderSearch(model, folder, index)
     assert third.sample(99, 0).keys() == again.sample(99, 0).keys()
     assert third.refresh() == (0, 0)
 
 
 def test_files_that_are_no_images_are_listed_and_not_tried_again(
-    model, search, folder, index_file, encoded
+    model, search, folder, index, encoded
 ):
     (folder / "text.png").write_bytes(b"no picture")
     (folder / "half.png").write_bytes(encoded((1, 2, 3))[:60])
     search.refresh()
     assert sorted(search.left_out) == ["half.png", "text.png"]
-    assert ImageSearch(model, folder, index_file).refresh() == (0, 0)
+    tried = model.embedded
+    assert FolderSearch(model, folder, index).refresh() == (0, 0)
+    assert model.embedded == tried
     for name in search.left_out:
         (folder / name).unlink()
     search.refresh()
@@ -118,15 +122,14 @@ def test_files_that_are_no_images_are_listed_and_not_tried_again(
 
 
 @pytest.fixture
-def saved_often(monkeypatch):
-    monkeypatch.setattr(pace, "_EVERY", -1)
-    monkeypatch.setattr(pace, "_SHARE", 0)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(folder_search, "_SHARD_SIZE", 2)
 
 
-@pytest.mark.usefixtures("saved_often")
+@pytest.mark.usefixtures("small_shards")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file, monkeypatch):
-    calls, save = [], Catalogue.save
+def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index, monkeypatch):
+    calls, save = [], changing.write_text
 
     def failing_once(*arguments):
         calls.append(arguments)
@@ -134,77 +137,90 @@ def test_a_save_that_fails_adds_no_image_twice(error, model, folder, index_file,
             raise error
         save(*arguments)
 
-    monkeypatch.setattr(Catalogue, "save", failing_once)
+    monkeypatch.setattr(changing, "write_text", failing_once)
     with pytest.raises(error):
-        ImageSearch(model, folder, index_file).refresh()
-    again = ImageSearch(model, folder, index_file)
-    assert len(again) == 4  # the last save had the batch whose save failed
-    assert again.refresh() == (1, 0)
-    assert len(again) == model.embedded == 5
+        FolderSearch(model, folder, index).refresh()
+    again = FolderSearch(model, folder, index)
+    assert (len(again), model.embedded) == (2, 4)
+    assert again.refresh() == (3, 0)
+    assert (len(again), model.embedded) == (5, 7)
 
 
-def test_a_refresh_in_the_background_is_saved_when_the_search_stops(model, folder, index_file):
-    search, embed = ImageSearch(model, folder, index_file), model.embed_pictures
-    reached = threading.Event()
+@pytest.mark.usefixtures("small_shards")
+def test_a_refresh_in_the_background_ends_when_the_search_stops(model, folder, index):
+    search, embed = FolderSearch(model, folder, index), model.embed
+    reached = threading.Semaphore(0)
 
-    def slow(contents):
-        reached.set()
+    def slow(*given):
+        reached.release()
         time.sleep(0.05)
-        return embed(contents)
+        return embed(*given)
 
-    model.embed_pictures = slow
+    model.embed = slow
     search.start_refresh()
-    assert reached.wait(10)
+    assert reached.acquire(timeout=10)
+    assert reached.acquire(timeout=10)
     search.stop()
     assert search.refreshing is None
-    assert 0 < len(ImageSearch(model, folder, index_file)) == model.embedded < 5
+    assert 0 < len(FolderSearch(model, folder, index)) < 5
 
 
-def test_an_empty_or_wrong_folder_does_not_empty_the_index(
-    model, search, folder, index_file, tmp_path
-):
+def test_an_empty_or_wrong_folder_does_not_empty_the_index(model, search, folder, index, tmp_path):
     folder.rename(tmp_path / "elsewhere")
     folder.mkdir()
-    with pytest.raises(ValueError, match=r"must have some image of .*colours\.npz"):
-        ImageSearch(model, folder, index_file).refresh()
+    with pytest.raises(ValueError, match=r"must have some image of .*colours: .*--index"):
+        FolderSearch(model, folder, index).refresh()
     search.start_refresh()
     wait_for(search)
-    assert "right folder" in search.failure
+    assert "right one" in search.failure
     assert len(search) == 5
-    assert len(ImageSearch(model, tmp_path / "elsewhere", index_file)) == 5
-    assert ImageSearch(model, tmp_path / "elsewhere", index_file).refresh() == (0, 0)
+    folder.rmdir()
+    (tmp_path / "elsewhere").rename(folder)
+    assert FolderSearch(model, folder, index).refresh() == (0, 0)
 
 
-def test_starts_with_an_empty_folder(model, tmp_path, index_file, encoded):
+def test_starts_with_an_empty_folder(model, tmp_path, index, encoded):
     (tmp_path / "empty").mkdir()
-    search = ImageSearch(model, tmp_path / "empty", index_file)
+    search = FolderSearch(model, tmp_path / "empty", index)
     assert search.refresh() == (0, 0)
     assert search.by_picture(encoded((1, 2, 3)), 3).found == []
-    assert search.sample(3, 0) == {}
+    assert search.by_picture(encoded((1, 2, 3)), 3, "label = 'x'").found == []
+    assert (search.sample(3, 0), search.left_out) == ({}, {})
+    (tmp_path / "empty" / "first.png").write_bytes(encoded((1, 2, 3)))
+    assert search.refresh() == (1, 0)
+    assert names(search.by_picture(encoded((1, 2, 3)), 3)) == ["first.png"]
 
 
-def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index_file, tmp_path):
+def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index, tmp_path):
     with pytest.raises(FileNotFoundError, match="`images` must be a folder"):
-        ImageSearch(model, tmp_path / "missing", index_file)
+        FolderSearch(model, tmp_path / "missing", index)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(ValueError, match="must be a new or empty folder"):
+        FolderSearch(model, folder, tmp_path / "other")
+    FolderSearch(model, folder, index)
+    model.fingerprint = "another"
+    with pytest.raises(ValueError, match=r"made by this model: give another --index"):
+        FolderSearch(model, folder, index)
     (tmp_path / "link").symlink_to(folder)
     for path in (folder / "index.npz", tmp_path / "link" / "red" / "index.npz"):
         with pytest.raises(ValueError, match="`index` must lie outside"):
-            ImageSearch(model, folder, path)
+            FolderSearch(model, folder, path)
     with pytest.raises(ValueError, match="`rerank` needs"):
-        ImageSearch(model, folder, index_file, rerank=10)
+        FolderSearch(model, folder, index, rerank=10)
 
 
 def test_searches_while_it_is_refreshed(model, search, folder, encoded):
     for number in range(6):
         (folder / f"{number}.png").write_bytes(encoded((number, 0, 0)))
-    embed, reached, go_on = model.embed_pictures, threading.Event(), threading.Event()
+    embed, reached, go_on = model.embed, threading.Event(), threading.Event()
 
-    def waiting(contents):
+    def waiting(*given):
         reached.set()
         assert go_on.wait(10)
-        return embed(contents)
+        return embed(*given)
 
-    model.embed_pictures = waiting
+    model.embed = waiting
     search.start_refresh()
     assert reached.wait(10)
     assert search.refreshing == (0, 6)
@@ -223,21 +239,29 @@ def wait_for(search):
         time.sleep(0.01)
 
 
-def test_a_file_that_may_not_be_opened_is_tried_again(model, folder, monkeypatch):
-    def rejected(*_):
-        raise PermissionError(13, "Permission denied")
+def test_a_file_that_may_not_be_opened_is_tried_again(model, search, folder, encoded, monkeypatch):
+    (folder / "new.png").write_bytes(encoded((1, 2, 3)))
+    with monkeypatch.context() as patch:
+        closed = ["it cannot be opened: Permission denied"]
+        patch.setattr(embedding_job, "fetch_all", lambda paths: closed * len(paths))
+        assert search.refresh() == (0, 0)
+    assert search.left_out == {"new.png": closed[0]}
+    search.refresh()
+    assert (len(search), search.left_out) == (6, {})
+    assert search.refresh() == (0, 0)
+    assert model.embedded == 7
 
-    files = image_files(folder.resolve())
-    monkeypatch.setattr(folder_search, "read", rejected)
-    [reported] = embedded(model, folder.resolve(), {"blue.png": files["blue.png"]})
-    assert reported["blue.png"].cause == "Permission denied"
-    assert "blue.png" in empty(3).with_more(reported).matching(files)[1]
 
-
-@pytest.mark.parametrize(("most", "count"), [(1, 5), (10**9, 1)])
-def test_batches_hold_few_bytes(most, count, model, folder, monkeypatch):
-    monkeypatch.setattr(folder_search, "_BATCH_BYTES", most)
-    model.batch_size = 100
-    batches = list(embedded(model, folder.resolve(), image_files(folder.resolve())))
-    assert sum(map(len, batches)) == 5
-    assert len(batches) == count
+def test_a_folder_of_which_no_image_can_be_read_is_searched_without_them(
+    model, folder, index, encoded, monkeypatch
+):
+    monkeypatch.setattr("tfdml.scale.writing._SURELY", 2)
+    for path in image_files(folder):
+        pathlib.Path(path).write_bytes(b"no picture")
+    search = FolderSearch(model, folder, index)
+    assert search.refresh() == (0, 0)
+    assert len(search.left_out) == 5
+    assert search.by_picture(encoded((1, 2, 3)), 3).found == []
+    (folder / "blue.png").write_bytes(encoded((1, 2, 3)))
+    assert search.refresh() == (1, 1)
+    assert (len(search), len(search.left_out)) == (1, 4)

@@ -40,7 +40,7 @@ def test_the_index_is_named_after_the_model_and_the_folder(tmp_path):
     names = {command.default_index(version, tmp_path / name) for name in ("a/photos", "b/photos")}
     assert len(names) == 2
     for name in names:
-        assert re.fullmatch(r"indexes/cars_3_photos_[0-9a-f]{8}\.npz", name)
+        assert re.fullmatch(r"indexes/cars_3_photos_[0-9a-f]{8}", name)
     long = command.default_index(version, tmp_path / ("é" * 127))
     assert len(long.removeprefix("indexes/").encode()) <= 255
 
@@ -91,8 +91,8 @@ def test_serves_from_the_command_line(
     counted, index, address = capsys.readouterr().out.splitlines()
     for said in (f"5 images of {folder}", "5 added", "cosine"):
         assert said in counted
-    (path,) = re.findall(r"indexes/embedder_1_images_[0-9a-f]{8}\.npz", index)
-    assert (tmp_path / path).is_file()
+    (path,) = re.findall(r"indexes/embedder_1_images_[0-9a-f]{8}", index)
+    assert (tmp_path / path / "manifest.json").is_file()
     assert f"http://127.0.0.1:{started.effective_port}/" in address
 
 
@@ -136,6 +136,13 @@ def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, re
     assert (served, done) == ([trusted], ["run", "stop"])
     warned = ["no password" in str(of.message) for of in recwarn]
     assert warned == [True] * (host == "0.0.0.0")
+
+
+def test_an_index_file_of_an_earlier_version_gets_one_sentence(versions, folder, tmp_path):
+    (tmp_path / "index.npz").touch()
+    flags = ["--model", versions["plain"][1], "--images", folder, "--index", "index.npz"]
+    sentence = programs.run(command.main, *flags, "--port", 0, cwd=tmp_path).sentence
+    assert "`index` must be a folder. A file is of an earlier version: remove it" in sentence
 
 
 def test_a_taken_port_is_named_before_it_embeds(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from tfdml.scale.indexing import build
 from tfdml.search.collection_search import CollectionSearch
-from tfdml.search.folder_search import ImageSearch
+from tfdml.search.folder_search import FolderSearch
 
 pytestmark = pytest.mark.slow
 DROP = """
@@ -114,9 +114,9 @@ def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.wait_for("h2", "The 3 nearest images")
 
 
-def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, serving, browser):
+def test_bars_are_the_cosine_where_there_is_one(model, folder, index, serving, browser):
     model.radius = 255.0
-    search = ImageSearch(model, folder, index_file)
+    search = FolderSearch(model, folder, index)
     search.refresh()
     with serving(search, neighbours=9) as ask:
         cosines = [image["cosine"] for image in ask("/api/similar/0")[1]["results"]]
@@ -130,9 +130,9 @@ def test_bars_are_the_cosine_where_there_is_one(model, folder, index_file, servi
 
 
 def test_shows_both_scores_where_a_similarity_was_learned(
-    learned_model, folder, index_file, serving, browser
+    learned_model, folder, index, serving, browser
 ):
-    search = ImageSearch(learned_model, folder, index_file)
+    search = FolderSearch(learned_model, folder, index)
     search.refresh()
     with serving(search) as ask:
         [best, *_] = ask("/api/similar/0")[1]["results"]
@@ -180,8 +180,8 @@ def test_errors_are_reported_in_words(page, encoded):
 def test_refreshes_the_index(model, folder, page, encoded):
     (folder / "new.png").write_bytes(encoded((1, 2, 3)))
     (folder / "text.png").write_bytes(b"no picture")
-    embed, go_on = model.embed_pictures, threading.Event()
-    model.embed_pictures = lambda contents: go_on.wait(10) and embed(contents)
+    embed, go_on = model.embed, threading.Event()
+    model.embed = lambda *given: go_on.wait(10) and embed(*given)
     page.click("#refresh")
     page.wait_for("#refreshed", "Refreshing: 0 of 2 new images")
     assert not page.one("#refresh").is_enabled()
@@ -194,9 +194,9 @@ def test_refreshes_the_index(model, folder, page, encoded):
     assert page.texts("#left-out li")[0].startswith("text.png: The picture must be a complete")
 
 
-def test_an_empty_folder_says_what_to_do(model, tmp_path, index_file, serving, browser, encoded):
+def test_an_empty_folder_says_what_to_do(model, tmp_path, index, serving, browser, encoded):
     (tmp_path / "empty").mkdir()
-    search = ImageSearch(model, tmp_path / "empty", index_file)
+    search = FolderSearch(model, tmp_path / "empty", index)
     with serving(search) as ask:
         browser.open(f"http://127.0.0.1:{ask.port}/")
         browser.wait_for("h2", "The folder is empty")

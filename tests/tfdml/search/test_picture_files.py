@@ -9,7 +9,7 @@ from PIL import Image
 from tfdml.search.picture_files import (
     MIME_TYPES,
     RejectedError,
-    Stamp,
+    file_stamp,
     image_files,
     inside,
     read,
@@ -42,9 +42,9 @@ def test_finds_images_in_all_folders(images):
         write(images / name, name.encode())
     (images / "link.png").symlink_to(images / "a")  # of a folder, as is d.png
     found = image_files(images)
-    assert list(found) == names
+    assert list(found) == [str(images / name) for name in names]
     status = (images / "b.PNG").stat()
-    assert found["b.PNG"] == Stamp(5, status.st_mtime_ns)
+    assert found[str(images / "b.PNG")] == file_stamp(status) == f"5 {status.st_mtime_ns}"
 
 
 def test_passes_over_links_that_lead_out(images, outside):
@@ -56,7 +56,14 @@ def test_passes_over_links_that_lead_out(images, outside):
     (images / "inner.png").symlink_to(images / "own.png")
     (images / "loop").symlink_to(images)
     with pytest.warns(UserWarning, match="2 links .*/images"):
-        assert list(image_files(images)) == ["inner.png", "own.png"]
+        assert list(image_files(images)) == [str(images / "inner.png"), str(images / "own.png")]
+
+
+def test_passes_over_names_that_are_not_utf8(images):
+    write(images / "own.png")
+    write(images / os.fsdecode(b"\xff<b>.png"))
+    with pytest.warns(UserWarning, match=r"1 paths that are not valid UTF-8, such as .*udcff<b>"):
+        assert list(image_files(images)) == [str(images / "own.png")]
 
 
 def test_paths_that_leave_the_folder_are_rejected(images, outside):
@@ -76,14 +83,15 @@ def test_paths_that_leave_the_folder_are_rejected(images, outside):
 
 def test_reads_a_file_that_is_as_it_was(images):
     path = write(images / "a.png", b"first")
-    stamp = image_files(images)["a.png"]
+    [stamp] = image_files(images).values()
+    modified = path.stat().st_mtime_ns
     assert read(images, "a.png", stamp) == b"first"
-    os.utime(path, ns=(0, stamp.modified + 1))
+    os.utime(path, ns=(0, modified + 1))
     with pytest.raises(RejectedError, match="has changed since it was indexed") as caught:
         read(images, "a.png", stamp)
     assert caught.value.status == 410
     path.write_bytes(b"another")
-    os.utime(path, ns=(0, stamp.modified))
+    os.utime(path, ns=(0, modified))
     with pytest.raises(RejectedError, match="has changed"):
         read(images, "a.png", stamp)
 
