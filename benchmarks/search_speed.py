@@ -115,7 +115,13 @@ def measure_index(count, queries):
 
     rows = np.random.default_rng(0).standard_normal((count + queries, DIM), dtype=np.float32)
     gallery, seconds = Rows(np.arange(count), rows[queries:]), []
-    about = {"images": count, "dim": DIM, "folder": "", "all_rows": lambda: gallery}
+    about = {
+        "images": count,
+        "dim": DIM,
+        "folder": "",
+        "all_rows": lambda: gallery,
+        "matching": None,
+    }
     index = ExactIndex(types.SimpleNamespace(**about))
     for row in rows[:queries]:
         began = time.perf_counter()

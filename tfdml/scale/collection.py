@@ -17,6 +17,7 @@ from tfdml.checks import check
 from tfdml.scale.checksums import CheckedFile, opened
 from tfdml.scale.layout import (
     AGAIN,
+    ANEW,
     CHANGED_FORMAT,
     FORMAT,
     LIST,
@@ -74,7 +75,8 @@ class Collection:
         self.version = len(manifest.get("changes", []))
         self._shards, known = shard_names(manifest), manifest.get("files", {})
         names = [*self._shards, LIST]
-        self.files = {n: CheckedFile(self.folder / n, known.get(n), AGAIN) for n in names}
+        remedy = ANEW if self.version else AGAIN
+        self.files = {n: CheckedFile(self.folder / n, known.get(n), remedy) for n in names}
 
     def check_complete(self):
         """Raises a ValueError if shards are missing, which it counts."""
@@ -82,7 +84,7 @@ class Collection:
         missing = [path.name for path in paths if not path.is_file()]
         whole = f"{self.folder} must hold all of its {self.shards:,} shards"
         how = "let `python -m tfdml.scale embed` finish"
-        expected = f"{whole}: {'embed it into a new folder' if self.version else how}"
+        expected = f"{whole}: {ANEW if self.version else how}"
         check(not missing, expected, missing=len(missing), first=", ".join(missing[:_SHOWN]))
 
     def check_model(self, fingerprint):

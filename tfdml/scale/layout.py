@@ -10,6 +10,7 @@ STATE = ("id", "error", "version")  # columns of a shard that no list has
 STAMP = "file_stamp"  # column of a list that says which version of a file an image is
 MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
 _SHARD = re.compile(rf"{SHARDS}/(\d+)(?:-(\d+))?\.parquet")
+ANEW = "embed the images into a new folder"  # for a damaged shard of a changed collection
 AGAIN = "delete it, and run `python -m tfdml.scale embed` again"  # for a damaged list or shard
 
 

@@ -178,8 +178,9 @@ class ExactIndex:
     def __init__(self, collection):
         what = f"{collection.folder} has no index (`python -m tfdml.scale index`), and"
         check_fits(4 * collection.images * collection.dim, what, images=collection.images)
-        self._collection, self._rows = collection, collection.all_rows()
+        self._rows = collection.all_rows()
         self.ids = self._rows.ids
+        self._matching = functools.lru_cache(_CONDITIONS)(collection.matching)
 
     def __len__(self):
         return len(self.ids)
@@ -194,7 +195,7 @@ class ExactIndex:
         """As `StoredIndex.nearest`."""
         among = self._rows
         if where:
-            chosen = np.isin(self.ids, self._collection.matching(where))
+            chosen = np.isin(self.ids, self._matching(where))
             among = Rows(*(column[chosen] for column in among))
         ids, distances = _nearest(row[None], among, min(count, len(among.ids)))
         return ids[0], distances[0]

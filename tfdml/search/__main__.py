@@ -94,7 +94,7 @@ def main(arguments=None):
 
 
 def open_collection(settings, version):
-    """The search of a collection, which has an index."""
+    """The search of a collection, by its index if it has one."""
     expected = "`index` and `rerank` are for a folder of images, not one that tfdml.scale indexed"
     settings.check(not (settings.index or settings.rerank), expected)
     import_tensorflow()
@@ -102,7 +102,7 @@ def open_collection(settings, version):
     uploads = settings.uploads and pathlib.Path(settings.uploads)
     opened = search.collection_search.CollectionSearch(model, settings.images, uploads)
     images = f"{len(opened):,} images of {settings.images}"
-    print(f"{images}, ranked by {opened.ranked_by}\nIndex: {opened.images.index.folder}")
+    print(f"{images}, ranked by {opened.ranked_by}\nIndex: {opened.collection}")
     return opened
 
 

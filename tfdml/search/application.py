@@ -64,7 +64,6 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
             "failure": search.failure,
             "uploads": search.uploads is not None,
-            "filters": True,
         }
 
     @app.post("/api/search")

@@ -94,7 +94,7 @@ class FolderSearch(CollectionSearch):
         check(known, f"{expected} {advice}", indexed=len(indexed))
         listing = _listing(files, [self._label(path) for path in files])
         done = scale.changing.update(self.collection, self.model, listing, watch=self._watch)
-        return done.added - done.unreadable, done.removed
+        return done.added + done.embedded_again - done.unreadable, done.removed
 
     def _label(self, path):
         """The folder of a file, relative to that of the images; None if it is the same."""
@@ -113,6 +113,7 @@ def _begin(index, model):
     writer.check(manifest_of(**identity))
     with writer.folder.only_writer():
         writer.begin(manifest_of(**identity, listing=listing), listing)
+        writer.finish()
 
 
 def _listing(files, labels):

@@ -131,7 +131,6 @@ def test_states_its_status(client, search, folder):
         "refreshing": None,
         "failure": None,
         "uploads": False,
-        "filters": True,
     }
 
 

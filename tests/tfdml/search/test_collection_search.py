@@ -62,7 +62,6 @@ def test_an_image_without_a_label_shows_its_folder(search):
 def test_the_command_opens_a_collection(collection, model, encoded, monkeypatch, capsys):
     model.radius = 250.0
     monkeypatch.setattr(search_model, "SearchModel", lambda version: model)
-    build(collection, "Flat")
     search = command.open_collection(command.Search("model", str(collection.folder)), None)
     assert f"5 images of {collection.folder}, ranked by cosine" in capsys.readouterr().out
     nearest = search.by_picture(encoded((10, 250, 10)), 3).found[0]

@@ -84,7 +84,7 @@ def test_a_learned_similarity_puts_the_nearest_in_order(learned_model, folder, i
     assert len(search.by_picture(asked, 5).found) == 5  # more than it was to put in order
 
 
-def test_embeds_only_what_is_new(model, search, folder, index, encoded):
+def test_embeds_only_what_is_new(model, search, folder, index, encoded, monkeypatch):
     assert model.embedded == 5
     again = FolderSearch(model, folder, index)
     saved = (index / MANIFEST).stat().st_mtime_ns
@@ -103,6 +103,8 @@ def test_embeds_only_what_is_new(model, search, folder, index, encoded):
     third = FolderSearch(model, folder, index)
     assert third.sample(99, 0).keys() == again.sample(99, 0).keys()
     assert third.refresh() == (0, 0)
+    monkeypatch.setattr(collection_search, "_TRIED", 1)
+    assert all(len(third.sample(1, seed)) == 1 for seed in range(20))  # none that is gone
 
 
 def test_files_that_are_no_images_are_listed_and_not_tried_again(
@@ -198,7 +200,11 @@ def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index, tmp_pa
     (tmp_path / "other" / "file").touch()
     with pytest.raises(ValueError, match="must be a new or empty folder"):
         FolderSearch(model, folder, tmp_path / "other")
-    FolderSearch(model, folder, index)
+    FolderSearch(model, folder, index).refresh()
+    [shard] = (index / "shards").iterdir()
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"is damaged .*: embed the images into a new folder"):
+        FolderSearch(model, folder, index)
     model.fingerprint = "another"
     with pytest.raises(ValueError, match=r"made by this model: give another --index"):
         FolderSearch(model, folder, index)
@@ -246,7 +252,7 @@ def test_a_file_that_may_not_be_opened_is_tried_again(model, search, folder, enc
         patch.setattr(embedding_job, "fetch_all", lambda paths: closed * len(paths))
         assert search.refresh() == (0, 0)
     assert search.left_out == {"new.png": closed[0]}
-    search.refresh()
+    assert search.refresh() == (1, 0)
     assert (len(search), search.left_out) == (6, {})
     assert search.refresh() == (0, 0)
     assert model.embedded == 7

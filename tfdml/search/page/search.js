@@ -48,7 +48,6 @@ function showStatus() {
     `${ranking[status.ranked_by]}${exact ? "" : ", approximately"}.`;
   const types = status.types.map((type) => type.split("/")[1].toUpperCase()).join(", ");
   byId("limits").textContent = `${types}, up to ${status.upload_bytes / 1e6} MB. It is not kept${status.uploads ? " unless you add it" : ""}.`;
-  byId("filter").hidden = !status.filters;
   byId("file").accept = status.types.join(",");
   byId("refresh").disabled = Boolean(refreshing);
   byId("refreshed").textContent = refreshing
