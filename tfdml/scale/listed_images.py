@@ -74,7 +74,8 @@ def list_images(images):
     if isinstance(fs, LocalFileSystem) and is_collection(root):
         listing = Listing(Collection(root).listed().to_batches)
     elif fs.isdir(root):
-        listing = _found_paths(fs, root, _below(fs, root), address, labelled=True)
+        found = files_below(root) if isinstance(fs, LocalFileSystem) else fs.find(root)
+        listing = _found_paths(fs, root, found, address, labelled=True)
     elif root.endswith(".parquet"):
         try:
             listing = Listing(lambda: _parquet_batches(fs, root, address, images))
@@ -92,10 +93,8 @@ def list_images(images):
     return listing
 
 
-def _below(fs, root):
-    """The paths of all files below a folder; warns of local folders that cannot be listed."""
-    if not isinstance(fs, LocalFileSystem):
-        return fs.find(root)
+def files_below(root):
+    """The paths of all files below a local folder; warns of folders that cannot be listed."""
     found, errors = [], []  # which fsspec does not tell
     for folder, folders, names in os.walk(root, onerror=errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -34,7 +34,7 @@ _HEADERS = {
 
 
 def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
-    """The WSGI application of a `PictureSearch`; without `trusted_hosts` any Host header is."""
+    """The WSGI application of a `CollectionSearch`; without `trusted_hosts` any Host header is."""
     app: Any = flask.Flask(__name__, static_folder=None, template_folder=None)
     app.json.sort_keys = False
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes

@@ -108,7 +108,7 @@ class CollectionSearch:
         """Keeps the bytes of a picture in a file and adds it; returns its id."""
         kind, *_ = read_header(content)
         with self._one_change():
-            self.embedded(content)  # before anything is kept
+            self.model.embed_picture(content)  # before anything is kept
             self.uploads.mkdir(parents=True, exist_ok=True)
             name = f"{hashlib.sha256(content).hexdigest()[:24]}.{kind.lower()}"
             path = self.uploads.resolve() / name
@@ -162,16 +162,9 @@ class CollectionSearch:
             expected = f"The picture must have at most {MOST_PIXELS:,} pixels"
             raise RejectedError(f"{expected}. Received: {sides}", status=413)
         began = time.perf_counter()
-        row = self.embedded(content)
+        row = self.model.embed_picture(content)
         seconds = {"embedding": time.perf_counter() - began}
         return self._answer(self.images, row, count, where, seconds)
-
-    def embedded(self, content):
-        """The (dim,) embedding of the bytes of a file; a `RejectedError` if it cannot be read."""
-        [row] = self.model.embed_pictures([content])
-        if isinstance(row, RejectedError):
-            raise row
-        return row
 
     def by_id(self, key, count, where=""):
         """The `Answer` of the images nearest to one of the index, without itself."""

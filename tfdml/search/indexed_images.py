@@ -19,7 +19,7 @@ _TEXTS = 500_000  # images whose paths and labels are kept in memory
 class Listed(NamedTuple):
     """An image of the collection."""
 
-    name: str  # path, as it is listed
+    name: str  # path, as it is listed or relative to the folder of all images
     format: str  # a key of `picture_files.MIME_TYPES`
     width: int  # pixels; 0 if the file cannot be read
     height: int

@@ -9,6 +9,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfdml.images.image_files import is_image, is_utf8
 from tfdml.images.image_headers import excess_pixels, in_eight_bits, open_image
+from tfdml.scale.listed_images import files_below
 
 MIME_TYPES = {kind: f"image/{kind.lower()}" for kind in ("BMP", "GIF", "JPEG", "PNG", "WEBP")}
 
@@ -27,28 +28,24 @@ def image_files(folder):
     Hidden files and folders and links to folders are ignored; links out of the folder, folders that
     cannot be listed and names that are not UTF-8 are ignored with a warning.
     """
-    found, outside, closed = {}, [], []
-    for parent, folders, names in os.walk(folder, onerror=closed.append):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = pathlib.Path(parent, name)
-            if name.startswith(".") or not is_image(path):
-                continue
-            try:
-                if inside(folder, path).is_file():
-                    found[str(path)] = file_stamp(path.stat())
-            except RejectedError:
-                outside.append(path)
-            except OSError:  # deleted meanwhile, or a broken link
-                continue
-    ignored = [f"{error.filename} ({error.strerror})" for error in closed]
+    found, outside = {}, []
+    for path in map(pathlib.Path, files_below(str(folder))):
+        if path.name.startswith(".") or not is_image(path):
+            continue
+        try:
+            if inside(folder, path).is_file():
+                found[str(path)] = file_stamp(path.stat())
+        except RejectedError:
+            outside.append(path)
+        except OSError:  # deleted meanwhile, or a broken link
+            continue
     foreign = [path for path in found if not is_utf8(path)]
     if foreign:
-        ignored.append(f"{len(foreign)} paths that are not valid UTF-8, such as {foreign[0]!a}")
+        what = f"{len(foreign)} paths that are not valid UTF-8, such as {foreign[0]!a}"
+        warnings.warn(f"ignored {what}", stacklevel=2)
     if outside:
-        ignored.append(f"{len(outside)} links that lead out of {folder}, such as {outside[0]}")
-    for each in ignored:
-        warnings.warn(f"ignored {each}", stacklevel=2)
+        what = f"{len(outside)} links that lead out of {folder}, such as {outside[0]}"
+        warnings.warn(f"ignored {what}", stacklevel=2)
     return {path: found[path] for path in sorted({*found}.difference(foreign))}
 
 

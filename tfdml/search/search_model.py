@@ -31,18 +31,17 @@ class SearchModel(ImageModel):
             read_metadata(version).get("decision") if "decide" in self._signatures else None
         )
         self._under_way = threading.Semaphore(_AT_ONCE)
-        [row] = self.embed_pictures([self._blank])  # so that no query waits for the first run
+        row = self.embed_picture(self._blank)  # so that no query waits for the first run
         if self.learned:
             self.score(row, np.array([row]))
 
-    def embed_pictures(self, contents):
-        """Of each file, given as bytes, its (dim,) float32 embedding or a `RejectedError`."""
+    def embed_picture(self, content):
+        """The (dim,) embedding of the bytes of a file; a `RejectedError` if it cannot be read."""
         with self._under_way:
-            rows, problems = self.embed(*self.read(contents))
-        return [
-            RejectedError(f"The model cannot read the picture ({problem})") if problem else row
-            for row, problem in zip(rows, problems, strict=True)
-        ]
+            [row], [problem] = self.embed(*self.read([content]))
+        if problem:
+            raise RejectedError(f"The model cannot read the picture ({problem})")
+        return row
 
     def decide(self, row):
         """What the model decides of a (dim,) embedding, with its threshold; None if nothing."""

@@ -40,10 +40,11 @@ class ByColour:
         self.decides = False
         self.embedded = 0  # pictures so far
 
-    def embed_pictures(self, contents):
-        rows, problems = self.embed(*self.read(contents))
-        pairs = zip(rows, problems, strict=True)
-        return [RejectedError(problem) if problem else row for row, problem in pairs]
+    def embed_picture(self, content):
+        [row], [problem] = self.embed(*self.read([content]))
+        if problem:
+            raise RejectedError(problem)
+        return row
 
     def read(self, contents):
         self.embedded += len(contents)

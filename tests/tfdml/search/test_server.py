@@ -32,14 +32,14 @@ def test_rejects_pieces_that_grow_too_large(search, serving):
 
 def waiting_model(model):
     """Makes the model wait; returns the event that ends it, and a counter of those waiting."""
-    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed_pictures
+    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed_picture
 
-    def waits(contents):
+    def waits(content):
         waiting.release()
         released.wait(20)
-        return embed(contents)
+        return embed(content)
 
-    model.embed_pictures = waits
+    model.embed_picture = waits
     return released, waiting
 
 
