@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 DIM = 128
 NEIGHBOURS = 24
-CLIENTS = 8  # concurrent clients
+CLIENTS = 6  # concurrent clients, as many as are not told to come again
 
 
 def write_omniglot(data_dir, folder):

@@ -12,7 +12,7 @@ from tfdml.scale.storage import fetch
 from tfdml.scale.stored_index import FOLDER, ExactIndex
 from tfdml.search.picture_files import RejectedError, read, read_header
 
-_HEADERS = 10_000  # kept in memory
+_ENTRIES = 10_000  # kept in memory
 _TEXTS = 500_000  # images whose paths and labels are kept in memory
 
 
@@ -48,7 +48,9 @@ class IndexedImages:
             self.index = ExactIndex(self.collection)
             self.ids, self._rows = self.index.ids.tolist(), self.index.rows
         columns = ["path", "label", "error", *[STAMP] * bool(root)]
-        self._header = functools.lru_cache(_HEADERS)(lambda key: read_header(self.read(key)))
+        self._readable = functools.lru_cache(_ENTRIES)(
+            lambda key: self._listed(key, read_header(self.read(key)))
+        )
         self._texts = functools.lru_cache(-(-_TEXTS // self.collection.shard_size))(
             lambda number: self.collection.read(number, columns)
         )
@@ -70,9 +72,11 @@ class IndexedImages:
     def entry(self, key):
         """The `Listed` image of an id; a `RejectedError` with 404 if there is none."""
         try:
-            header = self._header(key)
+            return self._readable(key)
         except RejectedError:  # not cached, as the file may be readable next time
-            header = ("JPEG", 0, 0)
+            return self._listed(key, ("JPEG", 0, 0))
+
+    def _listed(self, key, header):
         row = self._row(key)
         return Listed(self.name(row["path"]), *header, row["label"])
 
