@@ -78,7 +78,7 @@ class IndexedImages:
 
     def _listed(self, key, header):
         row = self._row(key)
-        return Listed(self.name(row["path"]), *header, row["label"])
+        return Listed(self.name(row["path"]), *header, label=row["label"])
 
     def name(self, path):
         """How a path is shown."""

@@ -175,7 +175,7 @@ def test_stamps_decide_which_files_have_changed(photos, monkeypatch):
 
     monkeypatch.setattr("tfdml.scale.writing._SURELY", 1)  # files with stamps were there
     photos.put("empty.png", b"")
-    names = {"0": "a", "1": "b", "2": None}
+    names = {"0": "a", "1": None, "2": None}
     assert update(**names)[2] == 7
     assert update(**names, empty="c", gone="d") == (2, 0, 0, 2)
     photos.put("0.png", b"other")
