@@ -8,6 +8,7 @@ CHANGED_FORMAT = 2  # of that of a collection which was changed, as earlier vers
 REMOVED = "removed"  # the `error` of an image that was taken out
 STATE = ("id", "error", "version")  # columns of a shard that no list has
 STAMP = "file_stamp"  # column of a list that says which version of a file an image is
+SEARCHED = "searched_folder"  # key of the manifest of an index that a search keeps up to date
 MANIFEST, LIST, SHARDS = "manifest.json", "list.parquet", "shards"
 _SHARD = re.compile(rf"{SHARDS}/(\d+)(?:-(\d+))?\.parquet")
 ANEW = "embed the images into a new folder"  # for a damaged shard of a changed collection

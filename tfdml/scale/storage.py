@@ -19,7 +19,7 @@ from tfdml.files import locked, replacing
 
 NO_FILE = "there is no such file"
 NOT_OPENED = "it cannot be opened"
-_ONE_FILE = {errno.EACCES, errno.ENOTDIR, errno.ELOOP}
+_ONE_FILE = {errno.EACCES, errno.EIO, errno.ELOOP, errno.ENOTDIR}
 _UNFINISHED = ".unfinished"
 _LOCAL = (None, "file", "local")  # protocols
 _ARCHIVES = ("libarchive", "tar", "zip")

@@ -4,10 +4,11 @@ import pathlib
 import threading
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfdml import scale
 from tfdml.checks import check
-from tfdml.scale.layout import STAMP, is_collection
+from tfdml.scale.layout import SEARCHED, STAMP, is_collection
 from tfdml.scale.listed_images import SCHEMA, Listing
 from tfdml.scale.writing import manifest_of
 from tfdml.search.collection_search import CollectionSearch
@@ -31,10 +32,13 @@ class FolderSearch(CollectionSearch):
         inside = pathlib.Path(index).resolve().is_relative_to(folder)
         check(not inside, "`index` must lie outside of the folder of images", index=str(index))
         if not is_collection(index):
-            _begin(index, model)
-        made_by, own = scale.Collection(index).model, model.fingerprint
-        expected = f"{index} must have been made by this model: give another --index, or remove it"
+            _begin(index, model, folder)
+        collection, own, other = scale.Collection(index), model.fingerprint, "give another --index"
+        made_by, searched = collection.model, collection.manifest.get(SEARCHED)
+        expected = f"{index} must have been made by this model: {other}, or remove it"
         check(made_by == own, expected, model=own[:12], made_by=made_by[:12])
+        expected = f"{index} must have been made of this folder: {other}, or remove it"
+        check(searched == str(folder), expected, folder=str(folder), made_of=searched)
         super().__init__(model, index, root=folder)
         self.rerank = (RERANKED if model.learned else 0) if rerank is None else rerank
         self._refreshing, self._counts, self._stopping = threading.Lock(), (0, 0), False
@@ -87,18 +91,17 @@ class FolderSearch(CollectionSearch):
 
     def _refresh(self):
         files = image_files(self.folder)
-        indexed = self.images.collection.present()["path"].to_pylist()
+        images = self.images
+        rows = images.collection.present()
+        indexed = rows["path"].filter(pc.is_null(rows["error"])).to_pylist()
         known = not indexed or any(path in files for path in indexed)
-        expected = f"{self.folder} must have some image of {self.collection}: is it the right one?"
-        advice = "If so, remove that index or give another --index"
+        expected = f"{self.folder} must have some image of its index, {self.collection}: was the"
+        advice = "disk not mounted? If all are new, remove the index or give another --index"
         check(known, f"{expected} {advice}", indexed=len(indexed))
-        listing = _listing(files, [self._label(path) for path in files])
+        labels = [images.name(path).rpartition("/")[0] or None for path in files]
+        listing = _listing(files, labels)
         done = scale.changing.update(self.collection, self.model, listing, watch=self._watch)
         return done.added + done.embedded_again - done.unreadable, done.removed
-
-    def _label(self, path):
-        """The folder of a file, relative to that of the images; None if it is the same."""
-        return self.images.name(path).rpartition("/")[0] or None
 
     def _watch(self, done, total):
         self._counts = done, total
@@ -106,13 +109,14 @@ class FolderSearch(CollectionSearch):
             raise InterruptedError("the search stops")
 
 
-def _begin(index, model):
-    """Writes a collection of no images."""
+def _begin(index, model, folder):
+    """Writes a collection of no images, the index of a folder."""
     identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": _SHARD_SIZE}
     writer, listing = scale.CollectionWriter(index), _listing({}, [])
     writer.check(manifest_of(**identity))
     with writer.folder.only_writer():
-        writer.begin(manifest_of(**identity, listing=listing), listing)
+        whole = manifest_of(**identity, listing=listing) | {SEARCHED: str(folder)}
+        writer.begin(whole, listing)
         writer.finish()
 
 

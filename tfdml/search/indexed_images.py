@@ -82,7 +82,8 @@ class IndexedImages:
 
     def name(self, path):
         """How a path is shown."""
-        return pathlib.Path(path).relative_to(self.root).as_posix() if self.root else path
+        inside = self.root and pathlib.Path(path).is_relative_to(self.root)
+        return pathlib.Path(path).relative_to(self.root).as_posix() if inside else path
 
     def read(self, key):
         """The bytes of an image's file."""

@@ -37,7 +37,7 @@ def image_files(folder):
                 found[str(path)] = file_stamp(path.stat())
         except RejectedError:
             outside.append(path)
-        except OSError:  # deleted meanwhile, or a broken link
+        except (OSError, RuntimeError):  # deleted meanwhile, or a broken link or a loop of them
             continue
     foreign = [path for path in found if not is_utf8(path)]
     if foreign:

@@ -1,3 +1,5 @@
+import errno
+import json
 import pathlib
 import threading
 import time
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfdml.scale import changing, embedding_job
-from tfdml.scale.layout import MANIFEST
+from tfdml.scale.layout import MANIFEST, SEARCHED
 from tfdml.search import collection_search, folder_search
 from tfdml.search.folder_search import FolderSearch
 from tfdml.search.picture_files import RejectedError, image_files
@@ -174,11 +176,51 @@ def test_an_empty_or_wrong_folder_does_not_empty_the_index(model, search, folder
         FolderSearch(model, folder, index).refresh()
     search.start_refresh()
     wait_for(search)
-    assert "right one" in search.failure
+    assert "disk not mounted" in search.failure
     assert len(search) == 5
     folder.rmdir()
     (tmp_path / "elsewhere").rename(folder)
     assert FolderSearch(model, folder, index).refresh() == (0, 0)
+
+
+def test_an_index_is_of_one_folder(model, search, folder, index):
+    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of='.*'"):
+        FolderSearch(model, folder / "red", index)
+    manifest = json.loads((index / MANIFEST).read_text())
+    del manifest[SEARCHED], manifest["crc32"]  # as `python -m tfdml.scale` writes it
+    (index / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of=None"):
+        FolderSearch(model, folder, index)
+
+
+def test_a_file_that_cannot_be_read_is_left_out_and_tried_again(model, folder, index, monkeypatch):
+    read = pathlib.Path.read_bytes
+
+    def fails(path):
+        if path.name == "blue.png":
+            raise OSError(errno.EIO, "broken")
+        return read(path)
+
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    search = FolderSearch(model, folder, index)
+    with monkeypatch.context() as patch:
+        patch.setattr(pathlib.Path, "read_bytes", fails)
+        assert search.refresh() == (4, 0)
+        assert search.left_out == {"blue.png": "it cannot be opened: broken"}
+    assert search.refresh() == (1, 0)
+    assert search.left_out == {}
+
+
+def test_good_files_take_the_place_of_broken_ones(model, tmp_path, index, encoded):
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "broken.png").touch()
+    search = FolderSearch(model, tmp_path / "few", index)
+    search.refresh()
+    assert sorted(search.left_out) == ["broken.png"]
+    (tmp_path / "few" / "broken.png").unlink()
+    (tmp_path / "few" / "good.png").write_bytes(encoded((1, 2, 3)))
+    search.refresh()
+    assert (len(search), search.left_out) == (1, {})
 
 
 def test_starts_with_an_empty_folder(model, tmp_path, index, encoded):
