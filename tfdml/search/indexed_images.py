@@ -82,8 +82,9 @@ class IndexedImages:
 
     def name(self, path):
         """How a path is shown."""
-        inside = self.root and pathlib.Path(path).is_relative_to(self.root)
-        return pathlib.Path(path).relative_to(self.root).as_posix() if inside else path
+        if self.root and pathlib.Path(path).is_relative_to(self.root):
+            return pathlib.Path(path).relative_to(self.root).as_posix()
+        return path
 
     def read(self, key):
         """The bytes of an image's file."""
