@@ -142,9 +142,10 @@ def test(mutant, root, timeout):
             command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-n", "0", *selection]
             pipes = {"capture_output": True, "encoding": "utf-8", "errors": "replace"}
             run = subprocess.run(command, cwd=root, timeout=timeout, **pipes)
-            if run.returncode not in (0, 1, 2, 5):
+            not_imported = run.returncode == 4 and "ImportError while loading" in run.stderr
+            if run.returncode not in (0, 1, 2, 5) and not not_imported:
                 raise RuntimeError(f"pytest ended with {run.returncode}: {run.stderr[-300:]}")
-            if run.returncode in (1, 2):  # 5: no test is selected
+            if run.returncode in (1, 2) or not_imported:  # 5: no test is selected
                 failed = [
                     line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))
                 ]
