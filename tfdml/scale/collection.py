@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset
 import pyarrow.parquet as pq
 
-from tfdml.checks import check
+from tfdml.checks import check, check_fits
 from tfdml.scale.checksums import CheckedFile, opened
 from tfdml.scale.layout import (
     AGAIN,
@@ -145,7 +145,9 @@ class Collection:
             yield _joined(parts)
 
     def all_rows(self):
-        """The `Rows` of all images."""
+        """The `Rows` of all images; a ValueError if they do not fit in the memory."""
+        what = f"{self.folder} has no index (`python -m tfdml.scale index`), and"
+        check_fits(4 * self.images * self.dim, what, images=self.images)
         none = Rows(np.empty(0, np.int64), np.empty((0, self.dim), np.float32))
         return _joined([none, *self.chunks()])
 

@@ -7,7 +7,7 @@ import pathlib
 
 import numpy as np
 
-from tfdml.checks import check, check_fits
+from tfdml.checks import check
 from tfdml.evaluation.faiss_index import as_value_error, load_faiss
 from tfdml.quiet import silent
 from tfdml.scale.checksums import CheckedFile, opened
@@ -168,6 +168,10 @@ class StoredIndex:
 class ExactIndex:
     """The nearest images of a collection without an index: all are compared, in memory.
 
+    Args:
+        rows: The `Rows` of all images.
+        matching: Function of a condition in SQL that returns the ids of the images that meet it.
+
     Attributes:
         ids: (m,) int64, of all images with an embedding.
         factory: As of a `StoredIndex`.
@@ -175,12 +179,9 @@ class ExactIndex:
 
     factory = "Flat"
 
-    def __init__(self, collection):
-        what = f"{collection.folder} has no index (`python -m tfdml.scale index`), and"
-        check_fits(4 * collection.images * collection.dim, what, images=collection.images)
-        self._rows = collection.all_rows()
-        self.ids = self._rows.ids
-        self._matching = functools.lru_cache(_CONDITIONS)(collection.matching)
+    def __init__(self, rows, matching):
+        self._rows, self.ids = rows, rows.ids
+        self._matching = functools.lru_cache(_CONDITIONS)(matching)
 
     def __len__(self):
         return len(self.ids)

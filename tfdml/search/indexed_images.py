@@ -45,7 +45,7 @@ class IndexedImages:
             self.index = scale.StoredIndex(self.collection)
             self.ids, self._rows = range(self.collection.images), self.collection.rows
         else:
-            self.index = ExactIndex(self.collection)
+            self.index = ExactIndex(self.collection.all_rows(), self.collection.matching)
             self.ids, self._rows = self.index.ids.tolist(), self.index.rows
         columns = ["path", "label", "error", *[STAMP] * bool(root)]
         self._readable = functools.lru_cache(_ENTRIES)(
