@@ -92,10 +92,10 @@ def contents():
 
 
 def installed_formats():
-    """The formats of files whose runtimes are installed."""
+    """Names of the file formats whose runtimes are installed."""
     return [
-        kind
-        for kind, (_, modules) in FORMATS.items()
+        name
+        for name, (_, modules) in FORMATS.items()
         if all(importlib.util.find_spec(module) for module in modules)
     ]
 

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import subprocess
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -272,7 +273,9 @@ def test_waits_for_a_slow_connection(server, served, contents):
 
 
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
-def test_asks_again_when_the_connection_drops(scheme, server, served, contents):
+def test_asks_again_when_the_connection_drops(scheme, server, served, contents, monkeypatch):
+    pauses = []  # which gRPC needs: it waits 100 ms between its own attempts
+    monkeypatch.setattr(service, "sleep", lambda pause: (pauses.append(pause), time.sleep(pause)))
     with (
         Relay(server.grpc if scheme == "grpc" else server.rest) as relay,
         Client(f"{scheme}://127.0.0.1:{relay.port}", model=NAME) as client,
@@ -282,6 +285,7 @@ def test_asks_again_when_the_connection_drops(scheme, server, served, contents):
     np.testing.assert_allclose(found, served.embed(contents), atol=1e-5)
     assert relay.drops == 0
     assert relay.connections == 3
+    assert len(pauses) >= 2
 
 
 def test_serves_several_threads(client, served, contents):

@@ -107,14 +107,15 @@ def test_signatures_carry_the_decision(embedded, carried):
     assert stated["threshold"] == decision.threshold
 
 
-@pytest.mark.parametrize("kind", FORMATS)
-def test_files_carry_the_decision(kind, embedded, carried):
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_files_carry_the_decision(file_format, embedded, carried):
     (_, images, rows), (decision, version) = embedded, carried
-    if kind not in installed_formats():
-        pytest.skip(f"needs {kind}")
+    if file_format not in installed_formats():
+        pytest.skip(f"the runtime of {file_format} is not installed")
     expected = decision(rows)
     assert np.ptp(expected["probability"]) > 0.3
-    found = load_network(version / f"model{FORMATS[kind][0]}")(images=images)
+    suffix, _ = FORMATS[file_format]
+    found = load_network(version / f"model{suffix}")(images=images)
     np.testing.assert_allclose(found["embedding"], rows, atol=1e-4)
     check_equal(found, expected)
     assert found["known"].dtype == bool

@@ -82,7 +82,8 @@ def test_a_file_has_the_learned_similarity(version, kind, loss, rng):
 
 def test_the_files_are_stated(version, kind):
     stated = read_metadata(version)
-    assert stated["colours"] == "RGB"
+    every = ",".join(["saved_model", *installed_formats()])
+    assert (stated["format"], stated["colours"]) == (every, "RGB")
     assert stated["image_size"] == [*SIZE]
     files = {name: file for name, file in stated["files"].items() if file["format"] == kind}
     assert set(files) == {file_in(version, kind, name).name for name in ("model", "similarity")}
@@ -130,8 +131,8 @@ def test_onnx_states_what_it_takes_and_a_newer_file_is_rejected(version, kind, t
     stated = {each.key: each.value for each in network.metadata_props}
     assert stated["licence"] == "MIT"
     assert json.loads(stated["image_size"]) == [*SIZE]
-    assert stated["colours"] == "RGB"
-    assert "onnx" in stated["format"].split(",")
+    every = ",".join(["saved_model", *installed_formats()])
+    assert (stated["colours"], stated["format"]) == ("RGB", every)
     network.ir_version = 99
     onnx.save(network, tmp_path / "newer.onnx")
     with pytest.raises(ValueError, match=r"cannot be read by onnx \(.*version: 99"):
