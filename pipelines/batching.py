@@ -96,9 +96,7 @@ def batches(split, sampler, reader=None, seed=0, start_step=0, part=(0, 1), kept
         return loaded(_steps(start_step))
     refreshes = _steps(start_step, every)
     endless = refreshes.flat_map(lambda step: loaded(tf.data.Dataset.range(step, step + every)))
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False  # not beyond a refresh
-    return on_all_cores(endless).with_options(options)
+    return on_all_cores(endless)
 
 
 def _steps(start_step, every=1):
