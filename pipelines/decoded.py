@@ -1,13 +1,9 @@
 """Decoded images in memory, so that a training decodes each of them once."""
 
-import dataclasses
 import weakref
 
 import numpy as np
 import tensorflow as tf
-
-from pipelines.loading import read
-from pipelines.transforms import warp
 
 
 class DecodedImages:
@@ -15,9 +11,6 @@ class DecodedImages:
 
     def __init__(self, reader, limit):
         self._reader, self._left, self._images = reader, limit, {}
-        self._after = dataclasses.replace(
-            reader, preprocessing=reader.preprocessing.after_warp(reader.preprocessing)
-        )
 
     def image(self, row, draws):
         """The image of a row, by its part of the draws of a batch."""
@@ -25,22 +18,13 @@ class DecodedImages:
         # TensorFlow never forgets a NumPy function: it must not hold the images.
         mine = weakref.proxy(self)
         kept = tf.numpy_function(lambda *place: mine._get(*place), [number, channels], tf.uint8)
-        pixels = tf.cond(
-            tf.size(kept) > 0,
-            lambda: kept,
-            lambda: tf.numpy_function(
-                lambda *found: mine._keep(*found), [number, self._decoded(row)], tf.uint8
-            ),
-        )
-        return self._after.image({"pixels": tf.ensure_shape(pixels, (None, None, channels))}, draws)
 
-    def _decoded(self, row):
-        size, preprocessing = self._reader.image_size, self._reader.preprocessing
-        image = read(row, size[2])
-        warps = preprocessing.takes_crops and not self._reader.augmentation.crops
-        if warps or preprocessing.trim_white:
-            return warp(image, preprocessing.size_of_warp(size), preprocessing)
-        return image
+        def read():
+            pixels = self._reader.before_crop(row, trained=True)
+            return tf.numpy_function(lambda *found: mine._keep(*found), [number, pixels], tf.uint8)
+
+        pixels = tf.cond(tf.size(kept) > 0, lambda: kept, read)
+        return self._reader.part(tf.ensure_shape(pixels, (None, None, channels)), draws)
 
     def _get(self, number, channels):
         return self._images.get(int(number), np.zeros((0, 0, channels), np.uint8))

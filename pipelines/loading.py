@@ -94,13 +94,24 @@ class Reader:
 
     def image(self, row, draws=None):
         """The image of a row: as in scoring, or by its draws as far as `finish` needs it."""
-        image, size = read(row, self.image_size[2]), self.image_size
+        return self.part(self.before_crop(row, trained=draws is not None), draws)
+
+    def before_crop(self, row, trained):
+        """The image of a row as far as it needs no draws, uint8."""
+        image, preprocessing = read(row, self.image_size[2]), self.preprocessing
+        crops = trained and self.augmentation.crops  # in place of the crop of the warp
+        if preprocessing.trim_white or (preprocessing.takes_crops and not crops):
+            size = preprocessing.size_of_warp(self.image_size)
+            return transforms.warp(image, size, preprocessing)
+        return image
+
+    def part(self, image, draws):
+        """The part of an image of `before_crop` that `image` returns."""
+        size, augmentation, place = self.image_size, self.augmentation, draws and draws["place"]
+        image = transforms.part(image, size, self.preprocessing, augmentation, place)
         if draws is None:
-            return transforms.prepare(image, size, self.preprocessing)
-        changes = self.augmentation, self.preprocessing
-        image = transforms.random_part(image, size, *changes, draws["place"])
-        image = transforms.random_flip(image, self.augmentation, draws["warp"][0])
-        return tf.ensure_shape(image, size)
+            return tf.cast(tf.ensure_shape(image, size), tf.float32)
+        return tf.ensure_shape(transforms.random_flip(image, augmentation, draws["warp"][0]), size)
 
     def finish(self, images, draws):
         """A batch of training, of what `image` made or of rows of pixels."""

@@ -13,10 +13,8 @@ import tensorflow as tf
 from PIL import Image
 
 from pipelines.datasets.cached import FORMAT, INDEX, MANIFEST, SOURCE, WARP
-from pipelines.datasets.image_list import PARTS
-from pipelines.loading import named, on_all_cores, read, rows_of
+from pipelines.loading import Reader, named, on_all_cores, rows_of
 from pipelines.preprocessing import Preprocessing
-from pipelines.transforms import warp
 from tfdml.checks import Bare, check, check_integer
 from tfdml.files import replacing, write_text
 from tfdml.quiet import progress
@@ -44,16 +42,16 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
     needed = "a cache needs a dataset of separate image files"
     check(separate, needed, dataset=Bare(dataset.name))
     dataset.train.check_one_label("images of a cache")
+    reader = Reader((size, size, dataset.image_size[2]), warped)
     folder = pathlib.Path(os.path.expanduser(folder))
     if (folder / MANIFEST).exists():
         raise ValueError(f"{folder} holds a cache: choose another folder, or delete it")
     folder.mkdir(parents=True, exist_ok=True)
-    channels = dataset.image_size[2]
-    bytes_per_image = (BYTES_PER_PIXEL if quality else channels) * size**2
+    bytes_per_image = (BYTES_PER_PIXEL if quality else reader.image_size[2]) * size**2
     number = max(1, round(SHARD_BYTES / bytes_per_image))
     images, rows = _listed(dataset)
     order, shards = np.lexsort((images.labels, rows["part"])), []  # those of a class adjacent
-    contents = _contents(images.subset(order), warped, quality, channels)
+    contents = _contents(images.subset(order), reader, quality)
     parts = np.split(order, range(number, len(order), number))
     for shard, chosen in enumerate(progress("Writing", parts, unit="file")):
         path = folder / f"images-{shard:05}.tfrecord"
@@ -83,9 +81,7 @@ def write_cache(dataset, folder, *, size=256, keep_aspect=False, trim_white=Fals
 def _listed(dataset):
     """All images as one `Split`, and {name: (n,) column} of the index, places yet to be filled."""
     images = dataset.both()
-    counts = [len(split.labels) for split in dataset.splits.values()]
-    numbers = np.array([PARTS.index(name) for name in dataset.splits], np.int8)
-    rows: dict[str, Any] = {"part": np.repeat(numbers, counts), "labels": images.labels}
+    rows: dict[str, Any] = {"part": dataset.places.astype(np.int8), "labels": images.labels}
     rows[SOURCE] = np.array([os.path.realpath(path) for path in images.images])
     if images.super_labels is not None:
         rows["super_labels"] = images.super_labels
@@ -93,13 +89,12 @@ def _listed(dataset):
     return images, rows
 
 
-def _contents(split, warped, quality, channels):
+def _contents(split, reader, quality):
     """The encoded images of a split; an OSError names one that cannot be read."""
-    size = (warped.warp_size,) * 2
 
     @tf.autograph.experimental.do_not_convert
     def load(row):
-        image = warp(read(row, channels), size, warped)
+        image = reader.before_crop(row, trained=False)
         return tf.io.encode_jpeg(image, quality=quality) if quality else image
 
     rows = tf.data.Dataset.from_tensor_slices(rows_of(split))
@@ -108,7 +103,7 @@ def _contents(split, warped, quality, channels):
         for image in on_all_cores(rows).as_numpy_iterator():
             content = io.BytesIO(image if quality else b"")
             if not quality:
-                image = image[:, :, 0] if channels == 1 else image
+                image = image[:, :, 0] if image.shape[2] == 1 else image
                 Image.fromarray(image).save(content, "BMP")
             yield content.getvalue()
 

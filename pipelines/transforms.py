@@ -15,15 +15,6 @@ def crop(image, box):
     return tf.image.crop_to_bounding_box(image, top, left, bottom - top, right - left)
 
 
-def prepare(image, image_size, preprocessing):
-    """One image as evaluation sees it: resized, or the centre crop after `preprocessing`."""
-    if not preprocessing.takes_crops:
-        return tf.ensure_shape(resize(image, image_size), image_size)
-    image = warp(image, preprocessing.size_of_warp(image_size), preprocessing)
-    place = (tf.shape(image)[:2] - image_size[:2]) // 2
-    return tf.cast(cut_out(image, place, image_size, preprocessing), tf.float32)
-
-
 def warp(image, size, preprocessing):
     """One image at the `size`, (height, width), before the crop, in 8 bits."""
     if not (preprocessing.trim_white or preprocessing.keep_aspect):
@@ -53,29 +44,28 @@ def trim_white(image):
     return image[top:bottom, left:right]
 
 
-def cut_out(image, place, image_size, preprocessing):
-    """The crop of an image at its first row and column, minus the mean image there."""
-    begin = tf.concat([tf.cast(place, tf.int32), [0]], axis=0)
+def part(image, image_size, preprocessing, augmentation, draws=None):
+    """The part of one warped image that a network sees: its centre, or by 4 draws a random one.
+
+    The draws are of area, aspect, top and left. Without a crop it is the whole image, resized.
+    """
+    if draws is not None and augmentation.crops:
+        height, width = preprocessing.size_of_warp(image_size)
+        shape = width / height if preprocessing.keep_aspect else None
+        return resize(random_crop(image, augmentation, draws, shape), image_size)
+    if not preprocessing.takes_crops:
+        return resize(image, image_size)
+    free = tf.shape(image)[:2] - image_size[:2]
+    if draws is None:
+        place = free // 2
+    else:
+        place = tf.cast(tf.floor(draws[2:4] * tf.cast(free + 1, tf.float32)), tf.int32)
+    begin = tf.concat([place, [0]], axis=0)
     image, mean = tf.slice(image, begin, image_size), preprocessing.mean_image
     if mean is None:
         return image
     mean = mean - mean.mean(axis=(0, 1))  # the network subtracts the means of the channels
     return tf.cast(image, tf.float32) - tf.slice(mean, begin, image_size)
-
-
-def random_part(image, image_size, augmentation, preprocessing, draws):
-    """One training image before flip, warp and colour, by 4 draws: area, aspect, top, left."""
-    size = preprocessing.size_of_warp(image_size)
-    if augmentation.crops:
-        if preprocessing.trim_white:
-            image = warp(image, size, preprocessing)
-        shape = size[1] / size[0] if preprocessing.keep_aspect else None
-        return resize(random_crop(image, augmentation, draws, shape), image_size)
-    if not preprocessing.takes_crops:
-        return resize(image, image_size)
-    image = warp(image, size, preprocessing)
-    places = tf.cast(tf.shape(image)[:2] - image_size[:2] + 1, tf.float32)
-    return cut_out(image, tf.floor(draws[2:4] * places), image_size, preprocessing)
 
 
 def random_crop(image, augmentation, draws, shape=None):

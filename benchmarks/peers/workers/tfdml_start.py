@@ -36,12 +36,12 @@ def augmented(dataset, images, draws):
     """Images as `pipelines.batches` makes them."""
     import tensorflow as tf
 
-    from pipelines.transforms import random_flip, random_part, random_warp
+    from pipelines.transforms import part, random_flip, random_warp
 
     changes, size, draws = dataset.augmentation, dataset.image_size, draws.astype(np.float32)
     parts = [
-        random_flip(random_part(image, size, changes, dataset.preprocessing, own), changes, own[4])
+        random_flip(part(image, size, dataset.preprocessing, changes, own), changes, own[4])
         for image, own in zip(images, draws, strict=True)
     ]
-    whole = tf.stack([tf.cast(part, tf.float32) for part in parts])
+    whole = tf.stack([tf.cast(image, tf.float32) for image in parts])
     return random_warp(whole, changes.changed(flip=False), draws[:, 4:])
