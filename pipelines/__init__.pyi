@@ -11,11 +11,11 @@ from .datasets import load as load
 from .datasets import names as names
 from .duplicates import pictures_of as pictures_of
 from .loading import Reader as Reader
-from .mean_image import read_mean_image as read_mean_image
 from .pair_sampler import HardNeighbours as HardNeighbours
 from .pair_sampler import Pairs as Pairs
 from .preprocessing import Augmentation as Augmentation
 from .preprocessing import Preprocessing as Preprocessing
+from .preprocessing import read_mean_image as read_mean_image
 from .samplers import Balanced as Balanced
 from .samplers import DistinctPictures as DistinctPictures
 from .samplers import Groups as Groups

@@ -11,17 +11,16 @@ from pipelines import (
     Preprocessing,
     Reader,
     Split,
-    balanced_batches,
     batches,
     evaluation_batches,
+    read_mean_image,
 )
-from pipelines.transforms import random_crop, trim_white, views
+from pipelines.transforms import trim_white, views
 
 SIZE = (12, 12, 3)
 MEAN = np.random.default_rng(1).uniform(80, 160, (16, 16, 3))
 OPTIONS = {
     "nothing": {},
-    "warp": {"warp_size": 16},
     "warp, aspect kept": {"warp_size": 16, "keep_aspect": True},
     "mean image": {"warp_size": 16, "mean_image": MEAN},
     "all that go together": {"warp_size": 16, "trim_white": True, "mean_image": MEAN},
@@ -99,7 +98,7 @@ def test_scoring_and_serving_take_the_middle_of_what_the_options_say(name, photo
 
 @pytest.mark.parametrize(
     ("options", "width"),
-    [({}, 16), ({"keep_aspect": True}, 18), ({"mean_image": MEAN}, 16)],
+    [({"keep_aspect": True}, 18), ({"mean_image": MEAN}, 16)],
 )
 def test_training_takes_crops_at_every_place_of_what_is_scored(options, width, rng):
     image = rng.integers(0, 256, (16, width, 3), dtype=np.uint8)
@@ -120,31 +119,14 @@ def test_training_takes_crops_at_every_place_of_what_is_scored(options, width, r
     assert {place for (place,) in places} == set(parts)
 
 
-def test_a_random_part_of_an_image_whose_aspect_is_kept_has_the_shape_of_the_crop(rng):
-    image = np.arange(60 * 200, dtype=np.int32).reshape(60, 200, 1)
-    shapes = []
-    for draws in rng.uniform(size=(60, 4)).astype(np.float32):
-        augmentation = Augmentation(crop=0.1, aspect=4 / 3)
-        part = random_crop(tf.constant(image), augmentation, draws, 1.0).numpy()
-        top, left = divmod(int(part[0, 0, 0]), 200)
-        height, width = part.shape[:2]
-        np.testing.assert_array_equal(
-            part[:, :, 0], image[top : top + height, left : left + width, 0]
-        )
-        assert 3 / 4 * 0.95 <= width / height <= 4 / 3 * 1.05
-        shapes.append(height * width / (60 * 200))
-    assert min(shapes) < 0.2
-    assert max(shapes) > 0.3  # 60 x 60 x 4 / 3 is the most that fits, 0.4
-
-
 def test_a_crop_of_the_augmentation_takes_the_place_of_that_of_the_warp(rng):
-    images = Split(rng.integers(0, 256, (4, 18, 15, 3), dtype=np.uint8), [0, 0, 1, 1])
-    options = {"image_size": SIZE, "augmentation": Augmentation(crop=0.5)}
+    row = {"pixels": rng.integers(0, 256, (18, 15, 3), dtype=np.uint8)}
+    draws = {name: each[0] for name, each in Reader().draws(0, 0, 1).items()}
     plain, warped = (
-        next(balanced_batches(images, 2, 2, **options, preprocessing=each).as_numpy_iterator())
-        for each in (None, Preprocessing(warp_size=16))
+        Reader(SIZE, preprocessing, Augmentation(crop=0.5)).image(row, draws)
+        for preprocessing in (None, Preprocessing(warp_size=16))
     )
-    np.testing.assert_array_equal(plain[0], warped[0])
+    np.testing.assert_array_equal(plain, warped)
 
 
 @pytest.mark.parametrize(
@@ -171,26 +153,21 @@ def test_a_box_is_cut_out_before_its_white_border(photos, tmp_path):
     image[25:30, 25:30] = 0
     image[50:, 50:] = 100  # outside of the box
     Image.fromarray(image).save(tmp_path / "a.png")
-    split = Split([str(tmp_path / "a.png")], [0], boxes=[[2, 2, 48, 48]])
-    preprocessing = Preprocessing(trim_white=True)
-    found = next(iter(evaluation_batches(split, (36, 36, 3), preprocessing=preprocessing)))
-    np.testing.assert_array_equal(found[0], image[10:46, 10:46])
+    row = {"path": str(tmp_path / "a.png"), "box": [2, 2, 48, 48]}
+    found = Reader((36, 36, 3), Preprocessing(trim_white=True)).image(row)
+    np.testing.assert_array_equal(found, image[10:46, 10:46])
 
 
-@pytest.mark.parametrize(
-    ("options", "side"),
-    [({"warp_size": 20, "keep_aspect": True}, 20), ({}, 16)],
-)
-def test_the_middle_of_several_crops_is_the_one_that_is_served(options, side, photos):
-    size, preprocessing = (14, 14, 3), Preprocessing(**options)
-    assert preprocessing.size_of_views(size) == (side, side, 3)
+def test_the_middle_of_several_crops_is_the_one_that_is_served(photos):
+    size, preprocessing = (14, 14, 3), Preprocessing(warp_size=20, keep_aspect=True)
+    assert preprocessing.size_of_views(size) == (20, 20, 3)
     assert Preprocessing().size_of_views((224, 192, 1)) == (256, 219, 1)
-    if options:
-        wholes, middles = (
-            next(iter(evaluation_batches(photos, shape, preprocessing=preprocessing)))
-            for shape in (preprocessing.size_of_views(size), size)
-        )
-        np.testing.assert_array_equal(views(wholes, size, crops=5)[4], middles)
+    contents = tf.io.read_file(photos.images[0])
+    whole, middle = (
+        Reader(shape, preprocessing)(contents)
+        for shape in (preprocessing.size_of_views(size), size)
+    )
+    np.testing.assert_array_equal(views(whole[None], size, crops=5)[4][0], middle)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +175,6 @@ def test_the_middle_of_several_crops_is_the_one_that_is_served(options, side, ph
     [
         ({"warp_size": 0}, ValueError, "`warp_size` must be >= 1. Received: warp_size=0"),
         ({"warp_size": 8.0}, TypeError, "`warp_size` must be an integer. Received: warp_size=8.0"),
-        ({"warp_size": True}, TypeError, "`warp_size` must be an integer"),
         ({"keep_aspect": 1}, TypeError, "`keep_aspect` must be true or false. Received: keep_asp"),
         ({"trim_white": "no"}, TypeError, "`trim_white` must be true or false"),
         ({"keep_aspect": True, "trim_white": True}, ValueError, "leave out `keep_aspect`"),
@@ -222,11 +198,55 @@ def test_rejects_what_does_not_go_together(options, error, message):
         ({"warp_size": 16, "mean_image": MEAN}, {"colour": 0.1}, "Received: crop=1.0, colour=0.1"),
     ],
 )
-def test_batches_reject_sizes_that_do_not_fit(options, augmentation, message, photos):
-    making = {"augmentation": Augmentation(**augmentation)}
+def test_a_reader_rejects_sizes_that_do_not_fit(options, augmentation, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        balanced_batches(photos, 2, 2, 0, SIZE, **making, preprocessing=Preprocessing(**options))
-    if not augmentation:
-        for reject in (Reader, lambda *a: evaluation_batches(photos, a[0], preprocessing=a[1])):
-            with pytest.raises(ValueError, match=re.escape(message)):
-                reject(SIZE, Preprocessing(**options))
+        Reader(SIZE, Preprocessing(**options), Augmentation(**augmentation))
+
+
+def test_reads_an_array_of_numpy_as_it_is(rng, tmp_path):
+    expected = rng.uniform(0, 255, (4, 5, 3))
+    np.save(tmp_path / "mean.npy", expected)
+    np.testing.assert_array_equal(read_mean_image(tmp_path / "mean.npy"), np.float32(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("mean.npy", b"no array", "mean.npy cannot be read .the magic string is not correct"),
+        ("mean.npy", b"PK of an archive", "mean.npy cannot be read"),
+        ("mean.binaryproto", b"", r"convert_mean_image.py .*: mean_image=.*mean.binaryproto"),
+    ],
+)
+def test_rejects_a_file_without_a_mean_image(name, content, message, tmp_path):
+    with pytest.raises((FileNotFoundError, ValueError), match=f"There is no .*{name}|{message}"):
+        read_mean_image(tmp_path / name)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_mean_image(tmp_path / name)
+
+
+def test_changed_replaces_some_fields():
+    changed = Augmentation(rotation=10.0, zoom=0.1).changed(rotation=0.0)
+    assert changed == Augmentation(zoom=0.1)
+    with pytest.raises(ValueError, match=r"no option 'rotatoin'. Did you mean 'rotation'?"):
+        Augmentation().changed(rotatoin=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_"),
+    [
+        ("crop", 0.0, "> 0 and <= 1"),
+        ("crop", 1.5, "> 0 and <= 1"),
+        ("aspect", 0.5, ">= 1 and finite"),
+        ("aspect", float("inf"), ">= 1 and finite"),
+        ("flip", 3, "true or false"),
+        ("symmetries", 2, "1, 4 or 8"),
+        ("rotation", -1.0, ">= 0 and <= 180 degrees"),
+        ("zoom", 1.0, ">= 0 and < 1"),
+        ("shift", float("nan"), ">= 0 and < 1"),
+        ("colour", 0.6, ">= 0 and <= 0.5"),
+    ],
+)
+def test_rejects_values_out_of_range(name, value, range_):
+    with pytest.raises(ValueError, match=f"`{name}` must be {range_}. Received: {name}={value}"):
+        Augmentation(**{name: value})

@@ -24,17 +24,21 @@ def test_resize_keeps_an_image_whose_size_is_known_only_when_it_comes(rng):
     np.testing.assert_array_equal(by_size(other), resize(other, (8, 9, 3)))
 
 
-def test_a_crop_is_a_part_of_the_image_of_the_area_asked_for(rng):
-    image = np.arange(60 * 40, dtype=np.int32).reshape(60, 40, 1)
-    augmentation = Augmentation(crop=0.3, aspect=4 / 3)
-    for draws in rng.uniform(size=(50, 4)).astype(np.float32):
-        part = random_crop(tf.constant(image), augmentation, draws).numpy()
-        top, left = divmod(int(part[0, 0, 0]), 40)
+@pytest.mark.parametrize("shape", [None, 1.0])
+def test_a_crop_is_a_part_of_the_image_of_the_area_and_shape_asked_for(shape, rng):
+    image, areas = np.arange(60 * 200, dtype=np.int32).reshape(60, 200, 1), []
+    augmentation = Augmentation(crop=0.1, aspect=4 / 3)
+    for draws in rng.uniform(size=(60, 4)).astype(np.float32):
+        part = random_crop(tf.constant(image), augmentation, draws, shape).numpy()
+        top, left = divmod(int(part[0, 0, 0]), 200)
         height, width = part.shape[:2]
         np.testing.assert_array_equal(part, image[top : top + height, left : left + width])
         # Each side is rounded to whole pixels.
-        assert (height + 0.5) * (width + 0.5) >= 0.3 * 60 * 40
-        assert 3 / 4 * 0.95 <= (height / 60) / (width / 40) <= 4 / 3 * 1.05
+        assert (height + 0.5) * (width + 0.5) >= 0.1 * image.size
+        assert 3 / 4 * 0.95 <= width / height / (shape or 200 / 60) <= 4 / 3 * 1.05
+        areas.append(part.size / image.size)
+    assert min(areas) < 0.2
+    assert max(areas) > 0.3  # 60 x 60 x 4 / 3 is the most of shape 1 that fits, 0.4
 
 
 def test_crops_cover_the_image_to_its_edges(rng):
@@ -127,13 +131,10 @@ def test_colours_stay_in_range_for_every_draw(channels, rng):
         assert changed.max() <= 255
 
 
-@pytest.mark.parametrize("shape", [(11, 13), (8, 6), (9, 6)])
-@pytest.mark.parametrize(("crops", "mirror"), [(5, False), (5, True), (10, False), (10, True)])
-def test_crops_are_the_corners_and_the_centre(shape, crops, mirror, rng):
-    images = rng.normal(size=(3, *shape, 2)).astype("float32")
-    height, width = shape
-    down, right = height - 8, width - 6
-    places = [(0, 0), (0, right), (down, 0), (down, right), (down // 2, right // 2)]
+@pytest.mark.parametrize(("crops", "mirror"), [(5, False), (5, True), (10, False)])
+def test_crops_are_the_corners_and_the_centre(crops, mirror, rng):
+    images = rng.normal(size=(3, 11, 13, 2)).astype("float32")
+    places = [(0, 0), (0, 7), (3, 0), (3, 7), (1, 3)]
     expected = [images[:, top : top + 8, left : left + 6] for top, left in places]
     if mirror or crops == 10:
         expected += [part[:, :, ::-1] for part in expected]
