@@ -7,6 +7,7 @@ import pathlib
 
 import numpy as np
 
+from pipelines.datasets.image_list import PARTS, ImageList
 from tfdml.checks import Bare, check
 from tfdml.files import folder_of, identity, read_table, replacing
 from tfdml.quiet import warn
@@ -34,31 +35,28 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     labels, kept = joined.labels.copy(), np.ones(len(joined.labels), bool)
     if relabel:
         ids = dict(zip(joined.names, joined.classes.tolist(), strict=True))
-        for row, name, where, _ in _lines(relabel, "label", RELABEL, joined.images, data_dir):
+        for row, name, where, _ in read_corrections(
+            relabel, "label", RELABEL, joined.images, data_dir
+        ):
             check(name in ids, f"{where}: a new label must be a class of the dataset", label=name)
             labels[row] = ids[name]
         homes = [np.isin(labels, split.classes) for split in dataset.splits.values()]
         own = np.choose(places, homes)
         places = np.where(own, places, np.argmax(homes, axis=0))
     if exclude:
-        kept[[row for row, *_ in _lines(exclude, None, EXCLUDE, joined.images, data_dir)]] = False
-    training = labels[kept & (places == 0)]
-    classes, counts = np.unique(training, return_counts=True)
-    single = np.isin(labels, classes[counts == 1]) & (places == 0)
-    if (single & kept).any():
-        warn(f"{(single & kept).sum():,} training classes with one image are left out")
-    kept &= ~single
-    changed = {"labels": labels}
+        lines = read_corrections(exclude, None, EXCLUDE, joined.images, data_dir)
+        kept[[row for row, *_ in lines]] = False
+    changed = {"labels": labels, "parts": np.array(PARTS)[places]}
     if joined.super_labels is not None:
         first = dict(zip(joined.labels.tolist(), joined.super_labels.tolist(), strict=True))
         changed["super_labels"] = np.array([first[label] for label in labels.tolist()])
-    joined, splits = dataclasses.replace(joined, **changed), dataset.splits
-    for number, (name, split) in enumerate(splits.items()):
-        left = kept & (places == number)
-        check(left.any(), f"`exclude` and `relabel` leave no images of {name}", exclude=exclude)
-        if lost := split.num_classes - len(np.unique(labels[left])):
+    images = ImageList(**{**vars(joined), **changed}).subset(kept)
+    splits = images.without_single(skip_invalid=True).splits()
+    for name, split in dataset.splits.items():
+        leave = f"`exclude` and `relabel` leave no images of {name}"
+        check(name in splits, leave, exclude=exclude)
+        if lost := split.num_classes - splits[name].num_classes:
             warn(f"{lost:,} classes of {name} have no images any more")
-        splits[name] = joined.subset(left)
     return dataclasses.replace(dataset, **splits)
 
 
@@ -70,13 +68,7 @@ def write_corrections(path, lines):
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *lines])
 
 
-def read_twins(path, images, data_dir):
-    """Pairs of the rows of images of a table to exclude, and of what they are copies of."""
-    lines = _lines(path, "other", EXCLUDE, images, data_dir)
-    return [(row, other) for row, *_, other in lines if other is not None]
-
-
-def _lines(path, column, suggestion, images, data_dir):
+def read_corrections(path, column, suggestion, images, data_dir):
     """A row, its cell or what its suggestion says, its place in the file, the row of `other`."""
     folder = folder_of(data_dir)
     rows = {}
@@ -86,8 +78,7 @@ def _lines(path, column, suggestion, images, data_dir):
     wanted = "suggestion" if "suggestion" in names else column
     columns = [name for name in ("path", wanted) if name]
     expected = f"{path} must have {f'the columns path and {column}' if column else 'a column path'}"
-    if not set(columns) <= set(names):
-        raise ValueError(f"{expected}. Received: {','.join(names)!r}")
+    check(set(columns) <= set(names), expected, columns=names)
     found, unknown = [], []
     for where, cells in lines:
         check(len(cells) == len(names), f"{where} must have {len(names)} cells", cells=len(cells))

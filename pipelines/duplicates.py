@@ -11,7 +11,7 @@ import scipy.fft
 import scipy.sparse.csgraph
 from PIL import Image
 
-from pipelines.corrections import EXCLUDE, read_twins, write_corrections
+from pipelines.corrections import EXCLUDE, read_corrections, write_corrections
 from pipelines.records import read
 from tfdml.checks import check
 from tfdml.files import folder_of
@@ -78,7 +78,8 @@ def pictures_of(split, table=None, data_dir=""):
         found = find_duplicates(split.images)
         pairs = [(row, other) for row, finding, _, other in found if finding != "odd"]
     else:
-        pairs = read_twins(table, split.images, data_dir)
+        lines = read_corrections(table, "other", EXCLUDE, split.images, data_dir)
+        pairs = [(row, other) for row, *_, other in lines if other is not None]
     rows, others = np.array(pairs, int).reshape(-1, 2).T
     same = split.labels[rows] == split.labels[others]
     count = len(split.labels)

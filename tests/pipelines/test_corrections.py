@@ -48,7 +48,7 @@ def test_one_table_has_both(photos):
 
 
 def test_a_training_class_with_one_image_goes_too(photos):
-    with pytest.warns(UserWarning, match="1 training classes with one image are left out"):
+    with pytest.warns(UserWarning, match="left out 1 training classes with a single image"):
         dataset = load(photos, exclude=["path", "b/0.png", "b/2.png", "c/0.png", "c/1.png"])
     assert content(dataset.train) == {"a": ["a/0.png", "a/1.png", "a/2.png"]}
     assert content(dataset.test)["c"] == ["c/2.png"]

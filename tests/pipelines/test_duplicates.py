@@ -46,7 +46,7 @@ def test_finds_what_was_planted(photos):
     assert all(0.9 <= score <= 1 for _, _, score, _ in found)
 
 
-def test_the_images_of_a_class_that_are_one_picture(photos, tmp_path):
+def test_the_images_of_a_class_that_are_one_picture(photos, tmp_path, capsys):
     dataset = pipelines.load("folder", photos)
     split, table = dataset.both(), tmp_path / "twice.csv"
     names = [path.rsplit("/", 1)[1] for path in split.images]
@@ -54,22 +54,14 @@ def test_the_images_of_a_class_that_are_one_picture(photos, tmp_path):
     found = {name: other for name, other in zip(names, first, strict=True) if name != other}
     assert found == {"same.png": "00.png", "smaller.jpg": "01.png", "turned.jpg": "02.png"}
     check.main(["--dataset", "folder", "--data_dir", str(photos), "--duplicates", str(table)])
+    assert f"Found twice or odd: 1 identical, 2 near, 3 odd. {table}" in capsys.readouterr().out
+    lines = table.read_text("utf-8").splitlines()
+    assert lines[0] == "path,finding,score,suggestion,other"
+    assert lines[1] == "c0/same.png,identical,1.0000,exclude,c0/00.png"
+    assert len(lines) == 7
     of_table = pipelines.pictures_of(split, table, photos)
     assert of_table.tolist() == pipelines.pictures_of(split).tolist()
     apart = pipelines.Split(split.images, np.arange(len(names)))
     assert pipelines.pictures_of(apart).tolist() == [*range(len(names))]
     with pytest.raises(ValueError, match=r"among files. Received: split=<Split: 1,797 images"):
         pipelines.pictures_of(pipelines.load("digits").both())
-
-
-def test_the_program_writes_a_table_of_corrections(photos, tmp_path, capsys):
-    table = tmp_path / "twice.csv"
-    arguments = ["--dataset", "folder", "--data_dir", str(photos), "--duplicates", str(table)]
-    check.main(arguments)
-    assert f"Found twice or odd: 1 identical, 2 near, 3 odd. {table}" in capsys.readouterr().out
-    lines = table.read_text("utf-8").splitlines()
-    assert lines[:2] == [
-        "path,finding,score,suggestion,other",
-        "c0/same.png,identical,1.0000,exclude,c0/00.png",
-    ]
-    assert len(lines) == 7
