@@ -16,9 +16,9 @@ EDGES = ("x1", "y1", "x2", "y2")
 def box_of(cells, where):
     """The (x1, y1, x2, y2) of the cells of a line; a ValueError names `where` they stand."""
     edges = [int(cell) if cell.isdecimal() else -1 for cell in cells]
-    if len(edges) != 4 or not (0 <= edges[0] < edges[2] and 0 <= edges[1] < edges[3]):
-        expected = f"{where}: a box must be four integers x1,y1,x2,y2, 0 <= x1 < x2, 0 <= y1 < y2"
-        raise ValueError(f"{expected}. Received: {','.join(cells)!r}")
+    valid = len(edges) == 4 and 0 <= edges[0] < edges[2] and 0 <= edges[1] < edges[3]
+    expected = f"{where}: a box must be four integers x1,y1,x2,y2, 0 <= x1 < x2, 0 <= y1 < y2"
+    check(valid, expected, box=",".join(cells))
     return tuple(edges)
 
 
@@ -31,8 +31,8 @@ def with_boxes(dataset, path, data_dir):
     """
     folder = folder_of(data_dir)
     names, lines = read_table(path)
-    if names != ["path", *EDGES]:
-        raise ValueError(f"{path} must begin with the line path,{','.join(EDGES)}")
+    expected = f"{path} must begin with the line path,{','.join(EDGES)}"
+    check(names == ["path", *EDGES], expected, line=",".join(names))
     boxes = {}
     for where, (image, *cells) in lines:
         box = box_of(cells, where)

@@ -7,8 +7,9 @@ import pathlib
 from tfdml.checks import check, unknown_name
 from tfdml.files import unpacked
 
-# Names for `--dataset` and `load`: name -> (module of this package with `load(data_dir, ...)`,
-# options of that `load`).
+# Names for `--dataset` and `load`, sorted: name -> (module of this package with
+# `load(data_dir, ...)`, options of that `load`). What is given for NAME or PATH is its option
+# `name`: an image set of TensorFlow Datasets; one of Hugging Face, a name or a folder.
 DATASETS = {
     "cache": ("cached", {}),
     "cars196": ("cars196", {}),
@@ -28,10 +29,10 @@ DATASETS = {
     "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
     "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
     "webdataset": ("tables", {"kind": "webdataset"}),
+    "tfds:NAME": ("tfds_images", {}),
+    "hf:PATH": ("tables", {"kind": "parquet"}),
 }
-TFDS = "tfds:"  # prefix of the sets of TensorFlow Datasets
-HUGGING_FACE = "hf:"  # of those of Hugging Face, a name or a folder
-READ = ("omniglot", f"{TFDS}NAME")  # whose `load` reads all images, with TensorFlow
+READ = ("omniglot", "tfds:NAME")  # whose `load` reads all images, with TensorFlow
 BUILT_IN = ("digits", "glyphs")
 IN_MEMORY = (*READ, *BUILT_IN)  # whose images are not in separate files
 ANNOTATED = "annotated"
@@ -40,14 +41,13 @@ WITH_BOXES = ("cars196", "csv", "cub200", "in_shop")  # whose `load` takes `boxe
 
 def names():
     """Names; `tfds:NAME` is any image set of TensorFlow Datasets, `hf:PATH` of Hugging Face."""
-    return [*sorted(DATASETS), f"{TFDS}NAME", f"{HUGGING_FACE}PATH"]
+    return [*DATASETS]
 
 
 def entry_of(name):
     """The entry of `names()` for a name, such as `tfds:NAME` for `tfds:mnist`."""
-    if name.startswith(HUGGING_FACE):
-        return f"{HUGGING_FACE}PATH"
-    return f"{TFDS}NAME" if name.startswith(TFDS) else name
+    prefix, colon, _ = name.partition(":")
+    return next((each for each in DATASETS if colon and each.startswith(prefix + colon)), name)
 
 
 def is_listed(name, data_dir=None, skip_invalid=False):
@@ -85,25 +85,21 @@ def load(
         ValueError: If the name is unknown, or the images or boxes are not as expected.
         FileNotFoundError: If the folder, files in it or one of the CSV files are missing.
     """
-    if name.startswith(TFDS):
-        module, options = "tfds_images", {"name": name.removeprefix(TFDS)}
-    elif name.startswith(HUGGING_FACE):
-        path = os.path.expanduser(name.removeprefix(HUGGING_FACE))
-        module, options = "tables", {"kind": "parquet", "name": path}
-    elif name in DATASETS:
-        module, options = DATASETS[name]
-        if name in BUILT_IN:
-            built_in = f"dataset {name!r} is built in: leave out `data_dir`"
-            check(data_dir is None, built_in, data_dir=data_dir)
-    else:
+    entry, (_, colon, given) = entry_of(name), name.partition(":")
+    if entry not in DATASETS:
         raise ValueError(unknown_name("dataset", name, names()))
+    module, options = DATASETS[entry]
+    if colon:
+        options = {**options, "name": given}
+    built_in = f"dataset {name!r} is built in: leave out `data_dir`"
+    check(data_dir is None or name not in BUILT_IN, built_in, data_dir=data_dir)
     annotated = boxes == ANNOTATED
     if annotated:
         expected = f"`boxes` can be `annotated` for {', '.join(WITH_BOXES)}, else a CSV file"
-        check(entry_of(name) in WITH_BOXES, expected, dataset=name)
+        check(entry in WITH_BOXES, expected, dataset=name)
         options = {**options, "boxes": True}
     elif boxes is not None:
-        check(entry_of(name) not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
+        check(entry not in IN_MEMORY, "`boxes` are for images in files", dataset=name)
         _check_file("`annotated` or an existing CSV file", boxes=boxes)
     files = {"exclude": exclude, "relabel": relabel}
     _check_file("an existing CSV file", **files)
@@ -140,6 +136,9 @@ def place_of(name, data_dir):
 
 
 def given_path(name, data_dir, what):
-    """The path of a user's images; raises a ValueError that says what they are if it is None."""
+    """The path of a user's images; an error says what they are if it is None or not there."""
     check(data_dir is not None, f"dataset {name!r} needs `data_dir`, {what}", data_dir=data_dir)
-    return unpacked(pathlib.Path(os.path.expanduser(data_dir)))
+    path = unpacked(pathlib.Path(os.path.expanduser(data_dir)))
+    if not path.exists():
+        raise FileNotFoundError(f"`data_dir` must be {what}; there is no {path}")
+    return path

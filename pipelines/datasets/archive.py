@@ -22,8 +22,6 @@ class Archive:
         """The folder that has one of the files: the user's `data_dir`, or `folder` in it."""
         what = f"the folder with {' or '.join(files)}: {self.source}"
         folder = given_path(self.name, data_dir, what)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"`data_dir` must be {what}. There is no {folder}")
         for root in (folder, folder / self.folder):
             if any((root / file).exists() for file in files):
                 return root

@@ -66,8 +66,7 @@ def read_manifest(folder):
         size = path.stat().st_size if path.is_file() else None
         if size is None:
             raise FileNotFoundError(f"{path} is missing: {AGAIN}")
-        if size != expected:
-            raise ValueError(f"{path} must have {expected:,} bytes, not {size:,}: {AGAIN}")
+        check(size == expected, f"{path} must have {expected:,} bytes: {AGAIN}", bytes=size)
     return manifest
 
 

@@ -32,8 +32,8 @@ def load(data_dir=None, skip_invalid=False, training=True, boxes=False):
     """
     path = _find(data_dir)
     table = _read(path)
-    if boxes and "x1" not in table:
-        raise ValueError(f"{path} must have the columns {','.join(EDGES)} for boxes: {[*table]}")
+    expected = f"{path} must have the columns {','.join(EDGES)} for boxes"
+    check("x1" in table or not boxes, expected, columns=[*table])
     if "label" in table:
         labels, class_names = numbered(table["label"])
     else:
@@ -54,8 +54,7 @@ def numbered_sets(cells):
     words = [*map(_words, cells)]
     _, names = numbered([word for row in words for word in row])
     ordered = [names[i] for i in sorted(names)]
-    if len(ordered) < 2:
-        raise ValueError(f"the column labels must name at least 2 labels. Received: {ordered}")
+    check(len(ordered) > 1, "the column `labels` must name at least 2", labels=ordered)
     labels = np.array([[int(name in row) for name in ordered] for row in words], np.int64)
     return labels, dict(enumerate(ordered))
 
@@ -76,8 +75,6 @@ def _find(data_dir):
         expected = f"{path} must have one CSV file, with the columns path and label"
         found = ", ".join(file.name for file in files) or "none"
         raise error(f"{expected}; if it has several, give the file itself. Found: {found}")
-    if not path.exists():
-        raise FileNotFoundError(f"`data_dir` must be a CSV file or its folder; there is no {path}")
     return path
 
 
@@ -99,13 +96,13 @@ def _check_names(path, names):
     given = set(names)
     known = {"path", "label"} <= given and "labels" not in given
     known |= given >= OF_SEVERAL and not given & {"label", "super_label"}
-    if not known or len(given) != len(names) or len(given.intersection(EDGES)) not in (0, 4):
-        expected = (
-            f"{path} must begin with a line that names its columns: path,label and, if wanted, "
-            f"split, super_label and all of {','.join(EDGES)}; or path,labels,split, for several "
-            f"labels separated by {SEPARATOR!r}"
-        )
-        raise ValueError(f"{expected}. Received: {','.join(names)!r}")
+    known &= len(given) == len(names) and len(given.intersection(EDGES)) in (0, 4)
+    expected = (
+        f"{path} must begin with a line that names its columns: path,label and, if wanted, "
+        f"split, super_label and all of {','.join(EDGES)}; or path,labels,split, for several "
+        f"labels separated by {SEPARATOR!r}"
+    )
+    check(known, expected, line=",".join(names))
     if others := sorted(given.difference(COLUMNS, OF_SEVERAL, FLAGS)):
         warn(f"ignored the columns {', '.join(map(repr, others))} of {path}")
 
@@ -113,8 +110,8 @@ def _check_names(path, names):
 def _row(where, names, cells):
     """{column: cell} of a line."""
     row = dict(zip(names, cells, strict=False))
-    if len(cells) != len(names) or not all(row[name] for name in COLUMNS.intersection(names)):
-        raise ValueError(f"{where} must have {','.join(names)}. Received: {','.join(cells)!r}")
+    whole = len(cells) == len(names) and all(row[name] for name in COLUMNS.intersection(names))
+    check(whole, f"{where} must have {','.join(names)}", line=",".join(cells))
     words = [word.lower() for name in CLASSES for word in _words(row.get(name, ""))]
     check("nan" not in words, f"{where} must have a label", line=",".join(cells))
     part = row.get("split", "train")

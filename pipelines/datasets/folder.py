@@ -4,6 +4,7 @@ from pipelines.datasets import given_path
 from pipelines.datasets.image_list import WORDS, ImageList, checked_dataset, first_half, parts_of
 from pipelines.invalid import first_five, leave_out
 from pipelines.preprocessing import Augmentation
+from tfdml.checks import check
 from tfdml.images.image_files import SUFFIXES, class_folders, is_image
 from tfdml.quiet import warn
 
@@ -38,12 +39,9 @@ def load(data_dir=None, skip_invalid=False, training=True):
 
 def _find_classes(data_dir):
     """{name of a sub-folder: paths of its images}."""
-    folder = given_path("folder", data_dir, "a folder with one sub-folder of images per class")
-    needed = "`data_dir` must be a folder with one sub-folder per class"
-    if not folder.exists():
-        raise FileNotFoundError(f"{needed}; there is no {folder}")
-    if not folder.is_dir():
-        raise ValueError(f"{needed}; {folder} is a file")
+    what = "a folder with one sub-folder of images per class"
+    folder = given_path("folder", data_dir, what)
+    check(folder.is_dir(), f"`data_dir` must be {what}", data_dir=str(folder))
     classes, ignored = {}, []
     for name, paths in _classes_below(folder).items():
         classes[name] = list(filter(is_image, paths))
@@ -52,11 +50,11 @@ def _find_classes(data_dir):
         others = f"ignored {len(ignored)} files and folders that do not end in"
         warn(f"{others} {', '.join(SUFFIXES)}: {first_five(ignored)}")
     with_images = sum(map(bool, classes.values()))
-    if with_images < 2:
-        needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)})"
-        found = f"Found: sub-folders={len(classes)}, with images={with_images}"
-        parts = "4 or more to train: the first half is trained on, the others are scored"
-        raise ValueError(f"{needed}, one per class, and {parts}. {found}")
+    needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)}), one "
+    needed += (
+        "per class, and 4 or more to train: the first half is trained on, the others are scored"
+    )
+    check(with_images >= 2, needed, sub_folders=len(classes), with_images=with_images)
     return classes
 
 

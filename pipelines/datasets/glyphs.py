@@ -8,8 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFont
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.cluster.hierarchy import DisjointSet
 
 from pipelines.datasets.image_list import ImageList
 from pipelines.preprocessing import Augmentation
@@ -78,11 +77,8 @@ def _draw_one(mask):
 
 def _equal_shapes(drawn):
     """Groups characters that share an image, in the order of code points."""
-    first, twins = {}, []  # image -> the first character with it; pairs of characters
-    for character, faces in enumerate(drawn.values()):
-        twins += [(character, first.setdefault(i.tobytes(), character)) for i in faces.values()]
-    graph = coo_array((np.ones(len(twins)), np.transpose(twins)), shape=(len(drawn),) * 2)
-    groups = collections.defaultdict(list)
-    for character, group in zip(drawn, connected_components(graph)[1].tolist(), strict=True):
-        groups[group].append(character)
-    return list(groups.values())
+    groups, first = DisjointSet(drawn), {}  # image -> the first character with it
+    for character, faces in drawn.items():
+        for image in faces.values():
+            groups.merge(character, first.setdefault(image.tobytes(), character))
+    return map(sorted, groups.subsets())

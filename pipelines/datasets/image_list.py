@@ -16,7 +16,7 @@ from tfdml.files import identity
 from tfdml.images.image_files import is_utf8
 from tfdml.quiet import warn
 
-PARTS = ("train", "test", "gallery")  # caches number them in this order
+PARTS = ("train", "test", "gallery")  # in the order of `Dataset.splits`, as caches number them
 # Words of a folder, a file or a column -> part, validation images to be tested on or trained on.
 WORDS = {"train": "train", "val": "val", "valid": "val", "validation": "val"}
 WORDS |= {"test": "test", "query": "test", "gallery": "gallery"}
@@ -115,12 +115,14 @@ def checked_dataset(
 
 def _check_counts(name, images, counts, skip_invalid):
     different = []
-    for part, expected in counts.items():
+    for part, published in counts.items():
         labels = images.labels[images.parts == part]
-        found = len(labels), len(np.unique(labels))
-        if any(want not in (None, have) for want, have in zip(expected, found, strict=True)):
-            published = f"{_in_words(*expected)} are published"
-            different.append(f"{part}: {_in_words(*found)} where {published}")
+        found = {"images": len(labels), "classes": len(np.unique(labels))}
+        different += [
+            f"{part}: {number:,} {what} where {expected:,} are published"
+            for (what, number), expected in zip(found.items(), published, strict=True)
+            if expected not in (None, number)
+        ]
     sentence = f"dataset {name!r} differs from the published one ({'; '.join(different)})"
     if different and not skip_invalid:
         advice = "get them again, or accept them with skip_invalid=True, on the command line"
@@ -130,11 +132,6 @@ def _check_counts(name, images, counts, skip_invalid):
     if different:
         sentence += ": its scores are not comparable"
         warn(Invalid(sentence, "other counts than published", different))
-
-
-def _in_words(*counts):
-    images, classes = ("any" if count is None else f"{count:,}" for count in counts)
-    return f"{images} images of {classes} classes"
 
 
 def numbered(words):

@@ -1,6 +1,7 @@
 """Images inside tables, written as files once: Parquet, Hugging Face; and shards of WebDataset."""
 
 import json
+import os
 import pathlib
 import re
 
@@ -24,6 +25,7 @@ def load(data_dir=None, skip_invalid=False, training=True, *, kind, name=None):
         name: A data set of Hugging Face: a folder of `save_to_disk`, or a name on the hub.
     """
     if name is not None:
+        name = os.path.expanduser(name)
         data_dir = name if pathlib.Path(name).is_dir() else _downloaded(name)
     path = given_path(kind, data_dir, "a file or a folder of files")
     rows = _shard_rows(path) if kind == "webdataset" else _table_rows(path)

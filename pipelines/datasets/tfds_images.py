@@ -84,9 +84,8 @@ def _read(builder, keys, size):
     """(n, *size) uint8 and (n,) int64, of the rows that have a label."""
     found = builder.info.splits
     parts = [part for part in PARTS if part in found] or list(found)
-    if len(parts) > 1 and parts[0] not in PARTS:
-        wanted = f"splits named {', '.join(PARTS)}, or a single one"
-        raise ValueError(f"'tfds:{builder.name}' must have {wanted}. Received: {', '.join(parts)}")
+    wanted = f"'tfds:{builder.name}' must have splits named {', '.join(PARTS)}, or a single one"
+    check(len(parts) == 1 or parts[0] in PARTS, wanted, splits=parts)
 
     def read(example):
         image, label = (example[key] for key in keys)

@@ -1,10 +1,7 @@
-import importlib
-import inspect
-
 import pytest
 
 import pipelines
-from pipelines.datasets import DATASETS, WITH_BOXES, place_of
+from pipelines.datasets import place_of
 
 
 def test_an_unknown_dataset_names_the_nearest_and_all():
@@ -17,7 +14,9 @@ def test_an_unknown_dataset_names_the_nearest_and_all():
 
 
 def test_names_are_sorted_and_end_with_those_of_others():
-    assert pipelines.names() == [*sorted(DATASETS), "tfds:NAME", "hf:PATH"]
+    *own, tfds, huggingface = pipelines.names()
+    assert own == sorted(own)
+    assert [tfds, huggingface] == ["tfds:NAME", "hf:PATH"]
     assert pipelines.entry_of("hf:user/birds") == "hf:PATH"
     assert pipelines.entry_of("tfds:mnist") == "tfds:NAME"
     assert pipelines.entry_of("digits") == "digits"
@@ -43,12 +42,3 @@ def test_the_place_of_images_is_what_is_read(name, data_dir, place, tmp_path):
     for table in ("one/a.CSV", "two/a.csv", "two/b.csv"):
         (tmp_path / table).touch()
     assert place_of(name, str(tmp_path / data_dir)) == tmp_path / place
-
-
-@pytest.mark.parametrize("name", [*DATASETS, "tfds:NAME"])
-def test_every_name_has_a_loader_that_takes_its_options(name):
-    module, options = DATASETS.get(name, ("tfds_images", {"name": "x"}))
-    load = importlib.import_module(f"pipelines.datasets.{module}").load
-    parameters = inspect.signature(load).parameters
-    assert {"data_dir", "skip_invalid", "training", *options} <= set(parameters)
-    assert ("boxes" in parameters) == (name in WITH_BOXES)

@@ -119,7 +119,7 @@ def test_the_chosen_recipes_have_every_choice_of_all():
 def test_says_what_to_get_where_the_images_are_not_there(name, archive, tmp_path):
     error = programs.run(train.main, *flags_of(*name.split("/")), cwd=tmp_path).sentence
     assert archive in error
-    assert error.endswith(f"There is no {recipe_of(name).data_dir}")
+    assert error.endswith(f"there is no {recipe_of(name).data_dir}")
 
 
 TABLES = [table for paper in PAPERS for table in table_of(paper).reported["tables"]]

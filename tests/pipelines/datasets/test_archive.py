@@ -16,21 +16,6 @@ LABELS = {  # of training, test and gallery
     "stanford_online_products": [[1, 1, 2, 2], [3, 3, 4]],
     "vehicle_id": [[30, 30, 2, 2], [9, 9, 9, 5, 5, 5], [9, 5]],
 }
-FILES = [
-    ("cars196", "devkit/cars_train_annos.mat"),
-    ("cars196", "devkit/cars_meta.mat"),
-    ("cars196", "cars_test_annos_withlabels.mat"),
-    ("cub200", "image_class_labels.txt"),
-    ("cub200", "classes.txt"),
-    ("cub200", "bounding_boxes.txt"),
-    ("cub200", "images.txt"),
-    ("in_shop", "Eval/list_eval_partition.txt"),
-    ("in_shop", "Anno/list_bbox_inshop.txt"),
-    ("stanford_online_products", "Ebay_train.txt"),
-    ("stanford_online_products", "Ebay_test.txt"),
-    ("vehicle_id", "train_test_split/train_list.txt"),
-    ("vehicle_id", "train_test_split/test_list_800.txt"),
-]
 
 
 def load(name, folder, **options):
@@ -65,13 +50,21 @@ def test_says_what_is_wanted_where_nothing_is(name, tmp_path):
     source = re.escape(module.ARCHIVE.source)
     with pytest.raises(ValueError, match=f"{name!r} needs `data_dir`.*{source}.*data_dir=None"):
         load(name, None)
-    with pytest.raises(FileNotFoundError, match=rf"{source}\. There is no .*/missing"):
+    with pytest.raises(FileNotFoundError, match=rf"{source}; there is no .*/missing"):
         load(name, tmp_path / "missing")
     with pytest.raises(FileNotFoundError, match=rf"{name!r} must have .*{tmp_path}/.*{source}"):
         load(name, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "file"), FILES)
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("cars196", "devkit/cars_meta.mat"),  # a file of MATLAB
+        ("cub200", "images.txt"),  # that the folder is known by
+        ("stanford_online_products", "Ebay_train.txt"),  # another that it is known by is there
+        ("in_shop", "Anno/list_bbox_inshop.txt"),
+    ],
+)
 def test_names_a_missing_file_and_its_archive(name, file, small):
     root = small(name)
     (root / file).rename(root / "renamed")
@@ -85,12 +78,12 @@ def test_other_counts_than_published_are_rejected_or_reported(name, small, monke
     root, module = small(name), archives.SMALL[name][1]
     if name == "vehicle_id":
         monkeypatch.setitem(vehicle_id.TESTED, 800, (9, 2))
-        found = "8 images of 2"
+        found = "8 images where 9"
     else:
         images, classes = module.COUNTS["test"]
         monkeypatch.setitem(module.COUNTS, "test", (images + 1, classes))
-        found = f"{images} images of {classes}"
-    message = rf"{name!r} differs from the published one \(test: {found} classes where .* are publ"
+        found = f"{images} images where {images + 1}"
+    message = rf"{name!r} differs from the published one \(test: {found} are published\)"
     with pytest.raises(ValueError, match=rf"{message}.*--skip_invalid true$"):
         load(name, root)
     with pytest.warns(UserWarning, match="are published.: its scores are not comparable") as warned:

@@ -39,11 +39,9 @@ def test_the_parts_of_a_classifier_are_put_together(small):
 
 def test_names_a_file_that_is_cut_off_or_another(merged):
     path = merged / "cars_annos.mat"
-    for content in (path.read_bytes()[:300], b"no MATLAB file"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*cut off"):
-            load("cars196", merged)
-    for other in ({"other": 1}, {"annotations": archives.structures(["class"], [(1,)])}):
-        savemat(path, other)
-        with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*not the MATLAB"):
-            load("cars196", merged)
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*cut off"):
+        load("cars196", merged)
+    savemat(path, {"annotations": archives.structures(["class"], [(1,)])})
+    with pytest.raises(ValueError, match=r"cars_annos\.mat cannot be read .*not the MATLAB"):
+        load("cars196", merged)

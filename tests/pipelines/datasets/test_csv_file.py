@@ -45,11 +45,8 @@ def test_whole_numbers_are_sorted_as_numbers_and_others_are_names(table):
     dataset = load("csv", table("path,label", *(f"{row},{row.split('_')[0]}" for row in rows)))
     assert dataset.train.labels.tolist() == [9, 9, -3, -3]
     assert dataset.test.labels.tolist() == [2**40 + 1, 2**40 + 1, 10, 10]
-    names = load(
-        "csv",
-        table("path,label", *map("{0}.png,{0}".format, ["9", "900 S", "10.0"])),
-        training=False,
-    )
+    path = table("path,label", *map("{0}.png,{0}".format, ["9", "900 S", "10.0"]))
+    names = load("csv", path, training=False)
     assert names.both().class_names == {0: "10.0", 1: "9", 2: "900 S"}
 
 
@@ -71,9 +68,7 @@ def test_an_image_is_taken_once_however_its_path_is_written(table, tmp_path, mon
     spellings = ["photos/a.png", "link/a.png", f"{tmp_path}/photos/a.png", "hard.png"]
     spellings.append("~/photos/a.png")
     path.write_text(path.read_text() + "".join(f"{spelling},x\n" for spelling in spellings))
-    with pytest.raises(
-        ValueError, match=r"5 images that are files listed before: .*\(as .*/a\.png"
-    ):
+    with pytest.raises(ValueError, match=r"5 images that are .* before: .*\(as .*/a\.png"):
         load("csv", path)
     with pytest.warns(UserWarning, match="left out 5 images"):
         assert load("csv", path, skip_invalid=True).both().labels.tolist() == [0, 0, 1, 1]
@@ -109,12 +104,14 @@ def test_boxes_are_taken_when_asked_for(table):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"images\.csv must begin with a line that names its columns.*Received: ''"),
-        ("path\na.png\n", "Received: 'path'"),
-        ("path,label,x1,y1\n", "Received: 'path,label,x1,y1'"),
-        ("path,label,label\n", "Received: 'path,label,label'"),
+        ("", r"images\.csv must begin with a line that names its columns.*line=''"),
+        ("path\na.png\n", "Received: line='path'"),
+        ("path,label,x1,y1\n", "Received: line='path,label,x1,y1'"),
+        ("path,labels\n", "or path,labels,split, for several labels separated by ';'"),
+        ("path,label,labels,split\n", "Received: line='path,label,labels,split'"),
+        ("path,label,label\n", "Received: line='path,label,label'"),
         ("path,label\n", r"images\.csv must list images\. Received: images=0"),
-        ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: 'b\.png'"),
+        ("path,label\na.png,1\nb.png\n", r"line 3 must have path,label\. Received: line='b\.png'"),
         ("path,label\na.png,1\nb.png,NaN\n", r"line 3 must have a label\. .*'b\.png,NaN'"),
         ("path,labels,split\na.png,1; nan,test\n", r"line 2 must have a label"),
         ("path,label,split\na.png,1,tst\n", r"line 2: `split` must be one of train, val, "),
@@ -139,10 +136,6 @@ def test_rejects_to_test_on_nothing(table):
 
 
 def test_says_which_file_is_wanted(tmp_path):
-    with pytest.raises(ValueError, match=r"'csv' needs `data_dir`, a CSV file .*data_dir=None"):
-        load("csv", None)
-    with pytest.raises(FileNotFoundError, match=r"must be a CSV file or its folder; .*missing"):
-        load("csv", tmp_path / "missing")
     with pytest.raises(FileNotFoundError, match=r"must have one CSV file.*Found: none"):
         load("csv", tmp_path)
     for name in ("a.csv", "b.CSV"):
@@ -165,15 +158,6 @@ def test_several_labels_of_an_image_are_rows_of_0_and_1(table):
     assert renumbered.labels.tolist() == [[1, 1], [0, 1], [0, 0]]
     assert renumbered.class_names == {0: "cat", 1: "dog"}
     assert dataset.both().labels.shape == (4, 3)
-
-
-@pytest.mark.parametrize("columns", ["path,labels", "path,label,labels,split"])
-def test_several_labels_need_a_split_and_no_single_label(table, columns):
-    rows = [",".join(["a.png", *"x" * columns.count(",")])]
-    with pytest.raises(
-        ValueError, match="or path,labels,split, for several labels separated by ';'"
-    ):
-        load("csv", table(columns, *rows))
 
 
 def test_what_needs_one_class_per_image_rejects_several(table):

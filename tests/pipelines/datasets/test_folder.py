@@ -3,15 +3,9 @@ import shutil
 import warnings
 
 import pytest
-from PIL import Image
+from archives import write_image as write
 
-import pipelines
 from pipelines import load
-
-
-def write(path, size=(20, 16)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, (200, 100, 50)).save(path)
 
 
 @pytest.fixture
@@ -36,20 +30,12 @@ def test_the_first_half_of_the_sorted_classes_trains(folder):
     assert found == [*names, "1.jpg", "2.JPEG", "3.png"]
     for path, label in zip(dataset.test.images, dataset.test.labels, strict=True):
         assert pathlib.Path(path).parent.name == dataset.test.class_names[label]
-    batch = next(iter(pipelines.evaluation_batches(dataset.train, dataset.image_size)))
-    assert batch.shape == (13, 112, 112, 3)
+    assert dataset.image_size == (112, 112, 3)
 
 
 def test_warns_of_other_files_and_of_folders_but_not_of_hidden_ones(folder, recwarn):
-    for name in (
-        "cat/4.psd",
-        "emu/4.PSD",
-        "fox/4.mp4",
-        "fox/5",
-        "fox/.6.psd",
-        "cat/.4.jpg",
-        "x.txt",
-    ):
+    files = ["cat/4.psd", "emu/4.PSD", "fox/4.mp4", "fox/5", "fox/.6.psd", "cat/.4.jpg", "x.txt"]
+    for name in files:
         (folder / name).write_bytes(b"")
     for name in ("cat/more.psd", ".cache", "gnu/more"):
         (folder / name).mkdir()
@@ -95,19 +81,16 @@ def test_names_sub_folders_without_images(folder):
 def test_rejects_what_is_no_folder_of_classes(tmp_path):
     with pytest.raises(ValueError, match=r"needs `data_dir`.*Received: data_dir=None"):
         load("folder", None)
-    with pytest.raises(FileNotFoundError, match=r"one sub-folder per class; there is no .*missing"):
+    with pytest.raises(FileNotFoundError, match=r"images per class; there is no .*missing"):
         load("folder", tmp_path / "missing")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"one sub-folder per class; .*file is a file"):
+    with pytest.raises(ValueError, match=r"images per class\. .*file"):
         load("folder", tmp_path / "file")
-
-
-def test_rejects_fewer_than_two_classes(tmp_path):
-    with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=0, with images=0"):
+    with pytest.raises(ValueError, match=r"2 or more .*sub_folders=0, with_images=0"):
         load("folder", tmp_path)
     (tmp_path / "empty").mkdir()
     write(tmp_path / "cat" / "1.jpg")
-    with pytest.raises(ValueError, match=r"2 or more .*Found: sub-folders=2, with images=1"):
+    with pytest.raises(ValueError, match=r"2 or more .*sub_folders=2, with_images=1"):
         load("folder", tmp_path)
 
 
@@ -127,7 +110,7 @@ def test_folders_may_be_parts_and_classes_may_lie_in_super_classes(tmp_path):
     assert len(dataset.train.labels) == 6
 
 
-@pytest.mark.parametrize("suffix", ["zip", "tar", "tar.gz"])
+@pytest.mark.parametrize("suffix", ["zip", "tar.gz"])
 def test_an_archive_is_unpacked_once(suffix, folder, tmp_path_factory):
     kind = {"tar.gz": "gztar"}.get(suffix, suffix)
     base = tmp_path_factory.mktemp("packed") / "photos"

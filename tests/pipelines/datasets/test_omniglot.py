@@ -25,9 +25,3 @@ def test_has_20_drawings_of_964_characters_and_659_others(data_folder):
         assert 90 <= len(labels) <= 100
         assert np.unique(labels, return_counts=True)[1].min() >= 2
         assert len({alphabet_of[label] for label in labels}) == 2
-
-
-def test_says_how_to_prepare_what_is_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"tfds build omniglot --data_dir {tmp_path}"):
-        pipelines.load("omniglot", data_dir=tmp_path)
-    assert not list(tmp_path.iterdir())

@@ -101,9 +101,11 @@ def test_rejects_what_are_no_labelled_images(prepared):
         load("tiny_texts", prepared)
 
 
-def test_nothing_is_downloaded(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"tfds build tiny_digits --data_dir {tmp_path}$"):
-        load("tiny_digits", tmp_path)
+@pytest.mark.parametrize("name", ["tfds:tiny_digits", "omniglot"])
+def test_nothing_is_downloaded(name, tmp_path):
+    what = name.removeprefix("tfds:")
+    with pytest.raises(FileNotFoundError, match=f"tfds build {what} --data_dir {tmp_path}$"):
+        pipelines.load(name, data_dir=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
