@@ -18,11 +18,6 @@ from tfdml.images import decoding, image_headers
 NONE = "no whole JPEG, PNG, GIF, BMP, WebP"
 
 
-@pytest.fixture(autouse=True)
-def _own_memory(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-
-
 @pytest.fixture
 def photos(tmp_path, rng):
     for name in ("a", "b"):
@@ -109,13 +104,12 @@ def test_an_image_of_too_many_pixels_has_no_box(photos, huge, capsys, tmp_path_f
     assert EXCESS in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("kind", ["jpg", "png"])
-def test_a_run_names_an_image_of_too_many_pixels(photos, kind, monkeypatch):
-    Image.new("L", (30, 20)).save(photos / "b" / f"huge.{kind}")
+def test_a_run_names_an_image_of_too_many_pixels(photos, monkeypatch):
+    Image.new("L", (30, 20)).save(photos / "b" / "huge.png")
     monkeypatch.setattr(decoding, "MAX_PIXELS", 500)
     monkeypatch.setattr(image_headers, "MAX_PIXELS", 500)
     split = pipelines.load("folder", photos).both()
-    message = rf"b/huge\.{kind} cannot be read \(.* bytes, 30 x 20 pixels, more than .* 500\)"
+    message = r"b/huge\.png cannot be read \(.* bytes, 30 x 20 pixels, more than .* 500\)"
     with pytest.raises(OSError, match=message), named(split):
         list(pipelines.evaluation_batches(split, (8, 8, 3)))
 

@@ -12,6 +12,7 @@ from pipelines import (
     Augmentation,
     Dataset,
     Preprocessing,
+    Reader,
     Split,
     balanced_batches,
     draw_gallery,
@@ -201,14 +202,11 @@ def test_a_box_is_in_the_pixels_of_the_file_and_what_it_holds_is_turned(tmp_path
     content = io.BytesIO((tmp_path / "1.jpg").read_bytes())
     box = (2, 3, 22, 9)
     upright = ImageOps.exif_transpose(Image.open(content))
-    whole = Split([tmp_path / "1.jpg"], [0])
-    images = next(iter(evaluation_batches(whole, (24, 16, 3))))
-    np.testing.assert_array_equal(images[0], np.asarray(upright))
+    row = {"path": str(tmp_path / "1.jpg")}
+    np.testing.assert_array_equal(Reader((24, 16, 3)).image(row), np.asarray(upright))
     stored = Image.open(content).crop(box)
     expected = np.asarray(stored.transpose(Image.Transpose.ROTATE_270))
-    part = Split([tmp_path / "1.jpg"], [0], boxes=[box])
-    images = next(iter(evaluation_batches(part, (20, 6, 3))))
-    np.testing.assert_array_equal(images[0], expected)
+    np.testing.assert_array_equal(Reader((20, 6, 3)).image({**row, "box": box}), expected)
 
 
 def test_several_labels_are_checked():
