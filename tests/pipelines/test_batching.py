@@ -186,7 +186,7 @@ def test_a_function_reads_rows_by_a_seed_of_row_and_step(nested_splits):
     with pytest.raises(TypeError, match="`reader` must be a `Reader`, a function of a row and"):
         batches(rows, Shuffled(2), "decode")
     with pytest.raises(ValueError, match="make images: a split of `inputs` takes neither"):
-        batches(rows, Shuffled(2), Reader((2, 2, 3)))
+        shuffled_batches(rows, 2, augmentation=Augmentation())
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,10 @@ def test_batches_take_all_cores_without_autotuning(nested_splits, build):
     assert options.autotune.initial_parallelism == os.cpu_count()
 
 
-def test_evaluation_gives_all_images_in_order(split, path_split):
-    for source in (split, path_split):
-        found = evaluation_batches(source, (10, 12, 3), batch_size=16, with_labels=True)
+def test_evaluation_gives_all_images_or_rows_in_order(split, path_split):
+    rows = Split(inputs=split.images, labels=split.labels)
+    for source, size in ((split, (10, 12, 3)), (path_split, (10, 12, 3)), (rows, None)):
+        found = evaluation_batches(source, size, batch_size=16, with_labels=True)
         images, labels = zip(*found.as_numpy_iterator(), strict=True)
         assert [len(batch) for batch in images] == [16, 16, 8]
         np.testing.assert_array_equal(np.concatenate(images), split.images)

@@ -1,11 +1,11 @@
 """What cannot be read is found, with its reason, and what can be is remembered."""
 
 import os
-import struct
 import threading
 
-import numpy as np
 import pytest
+from archives import write_image
+from image_contents import claiming
 from PIL import Image
 
 import pipelines
@@ -19,12 +19,9 @@ NONE = "no whole JPEG, PNG, GIF, BMP, WebP"
 
 
 @pytest.fixture
-def photos(tmp_path, rng):
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        for i in range(3):
-            pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / name / f"{i}.jpg")
+def photos(tmp_path):
+    for image in ("a/0", "a/1", "a/2", "b/0", "b/1", "b/2"):
+        write_image(tmp_path / f"{image}.jpg")
     return tmp_path
 
 
@@ -78,17 +75,14 @@ EXCESS = "20,000 x 10,000 pixels, more than the limit of 178,956,970"
 @pytest.fixture
 def huge(photos):
     """A file of the first class, with a header of more pixels than are read."""
-    Image.new("L", (1, 1)).save(photos / "a" / "huge.gif")
-    contents = bytearray((photos / "a" / "huge.gif").read_bytes())
-    struct.pack_into("<HH", contents, 6, 20_000, 10_000)
-    (photos / "a" / "huge.gif").write_bytes(contents)
+    (photos / "a" / "huge.gif").write_bytes(claiming("gif", 20_000, 10_000))
     return photos / "a" / "huge.gif"
 
 
 @pytest.mark.filterwarnings("error")
 def test_an_image_of_too_many_pixels_is_found(photos, huge, capsys):
     assert run("--dataset", "folder", "--data_dir", photos) == 1
-    assert f"{huge} ({huge.stat().st_size} bytes, {EXCESS})" in capsys.readouterr().out
+    assert f"{huge} ({huge.stat().st_size:,} bytes, {EXCESS})" in capsys.readouterr().out
     with pytest.warns(UserWarning, match=r"left out 1 .*huge\.gif .* pixels, more than the limit"):
         split = pipelines.load("folder", photos, skip_invalid=True).both()
     assert len(split.images) == 6

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from PIL import Image
+from small_runs import write_images
 
 import pipelines
 
@@ -8,11 +8,7 @@ import pipelines
 @pytest.fixture
 def photos(tmp_path):
     """Folder of four classes of three images; `a` and `b` are to train on."""
-    for name in "abcd":
-        (tmp_path / name).mkdir()
-        for number in range(3):
-            Image.new("RGB", (8, 8)).save(tmp_path / name / f"{number}.png")
-    return tmp_path
+    return write_images(tmp_path, dict.fromkeys("abcd", 3))
 
 
 def load(photos, **files):

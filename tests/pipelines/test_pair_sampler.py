@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampled_rows import labels_of, rows_of
+from sampled_rows import labels_of, rows_of, split_of
 
-from pipelines import HardNeighbours, Pairs, Split, pair_batches, pair_sampler
+from pipelines import HardNeighbours, Pairs, pair_batches, pair_sampler
 from pipelines.pair_sampler import all_pairs, nearest_of_other_classes, positive_pairs
 
 
@@ -87,16 +87,12 @@ def test_more_pairs_than_the_memory_holds_are_rejected_before_they_are_made(monk
         positive_pairs(labels_of([10, 3]))
 
 
-def numbered_split(counts):
-    """Images whose only pixels are their number, in classes of so many."""
-    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
-    numbers = np.arange(len(labels), dtype=np.uint8)
-    return Split(numbers.reshape(-1, 1, 1, 1), labels)
-
-
-def numbers_of(batches, count):
-    """The numbers of the images of so many batches."""
-    return [np.ravel(images).astype(int) for images, _ in itertools.islice(batches, count)]
+def drawn_of(counts, size, refresh_every, **options):
+    """Labels of classes of so many images, their `HardNeighbours`, and the rows of each batch."""
+    split = split_of(labels_of(counts))
+    neighbours = HardNeighbours(split.labels, size, refresh_every)
+    batches = pair_batches(split, size, hard_neighbours=neighbours, **options)
+    return split.labels, neighbours, (rows for rows, _ in batches.as_numpy_iterator())
 
 
 def by_distance(embeddings, labels, row):
@@ -123,27 +119,24 @@ def test_the_nearest_are_those_of_a_loop_over_all_rows(offset, rng, monkeypatch)
     [([5, 4, 6, 3, 1, 5], 12), ([4, 3, 3], 8)],  # the fewest images of other classes
 )
 def test_each_image_of_the_pairs_adds_the_nearest_that_the_batch_has_not(counts, size, rng):
-    split, half, quarter = numbered_split(counts), size // 2, size // 4
-    embeddings = rng.normal(size=(sum(counts), 3))
-    neighbours = HardNeighbours(split.labels, size, refresh_every=40)
-    batches = iter(pair_batches(split, size, seed=3, hard_neighbours=neighbours))
+    labels, neighbours, batches = drawn_of(counts, size, 40, seed=3)
+    embeddings, half, quarter = rng.normal(size=(len(labels), 3)), size // 2, size // 4
     neighbours.refresh(0, embeddings)
-    for rows in numbers_of(batches, 40):
+    for rows in itertools.islice(batches, 40):
         lefts, rights = rows[:quarter], rows[quarter:half]
-        assert (split.labels[lefts] == split.labels[rights]).all()
+        assert (labels[lefts] == labels[rights]).all()
         assert (lefts != rights).all()
         expected = rows[:half].tolist()
         for row in rows[:half]:
-            nearest = by_distance(embeddings, split.labels, row)
+            nearest = by_distance(embeddings, labels, row)
             expected.append(next(other for other in nearest if other not in expected))
         assert rows.tolist() == expected
 
 
 def test_an_epoch_has_every_positive_pair_once_in_an_order_of_its_own():
-    split = numbered_split([4] * 6)  # 36 pairs, 3 a batch
-    neighbours = HardNeighbours(split.labels, 12, refresh_every=24)
+    _, neighbours, batches = drawn_of([4] * 6, 12, 24)  # 36 pairs, 3 a batch
     neighbours.refresh(0, np.zeros((24, 1)))
-    rows = np.stack(numbers_of(iter(pair_batches(split, 12, hard_neighbours=neighbours)), 24))
+    rows = np.stack(list(itertools.islice(batches, 24)))
     pairs = np.sort(rows[:, :6].reshape(24, 2, 3).transpose(0, 2, 1).reshape(72, 2), axis=1)
     epochs = [list(map(tuple, half.tolist())) for half in (pairs[:36], pairs[36:])]
     assert len(set(epochs[0])) == len(set(epochs[1])) == 36
@@ -155,17 +148,15 @@ def tables(rng):
     return {step: rng.normal(size=(24, 3)) for step in range(0, 50, 5)}
 
 
-def batches_from(start, tables, count, seed=1, pause=0.0):
+def batches_from(start, tables, count, pause=0.0):
     """Batches of 8 of 24 images, refreshed every 5 steps by the table of the step."""
-    split = numbered_split([4] * 6)
-    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
-    batches = iter(pair_batches(split, 8, seed, start_step=start, hard_neighbours=neighbours))
+    _, neighbours, batches = drawn_of([4] * 6, 8, 5, seed=1, start_step=start)
     rows = []
     for step in range(start, start + count):
         if step % 5 == 0:
             time.sleep(pause)  # in which a pipeline that reads ahead would
             neighbours.refresh(step, tables[step])
-        rows += numbers_of(batches, 1)
+        rows.append(next(batches))
     return rows
 
 
@@ -183,25 +174,16 @@ def test_batches_are_made_of_the_last_refresh_and_never_ahead_of_the_next(tables
 
 
 def test_a_batch_without_its_refresh_is_an_error(tables):
-    split = numbered_split([4] * 6)
-    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
+    _, _, batches = drawn_of([4] * 6, 8, 5)
     with pytest.raises(tf.errors.OpError, match="`refresh` must be called at step 0, before its"):
-        next(iter(pair_batches(split, 8, hard_neighbours=neighbours)))
-    batches = iter(pair_batches(split, 8, hard_neighbours=neighbours))
-    neighbours.refresh(0, tables[0])
-    numbers_of(batches, 5)
-    message = "must be called at step 5, before its batch is taken. The last call was at step 0"
+        next(batches)
+    _, neighbours, batches = drawn_of([4] * 6, 8, 5, start_step=3)
+    for step in (3, 8):  # counted from the first
+        neighbours.refresh(step, tables[0])
+        assert len([*itertools.islice(batches, 5)]) == 5
+    message = "must be called at step 13, before its batch is taken. The last call was at step 8"
     with pytest.raises(tf.errors.OpError, match=message):
         next(batches)
-
-
-def test_refreshes_are_counted_from_the_first_step(tables):
-    split = numbered_split([4] * 6)
-    neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
-    batches = iter(pair_batches(split, 8, hard_neighbours=neighbours, start_step=3))
-    for step in (3, 8):
-        neighbours.refresh(step, tables[0])
-        assert len(numbers_of(batches, 5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -240,11 +222,11 @@ def test_rejects_embeddings_that_cannot_be(embeddings, message):
     [
         ({"hard_neighbours": True}, TypeError, "must be a `HardNeighbours` or None. Received: ha"),
         ({"batch_size": 4}, ValueError, "Received: batch_size=4, hard_neighbours.batch_size=8"),
-        ({"split": numbered_split([2] * 8)}, ValueError, "must have the labels of the split"),
+        ({"split": split_of(labels_of([2] * 8))}, ValueError, "must have the labels of the split"),
     ],
 )
 def test_batches_reject_neighbours_of_others(options, error, message):
-    split = numbered_split([2] * 9)
+    split = split_of(labels_of([2] * 9))
     neighbours = HardNeighbours(split.labels, 8, refresh_every=5)
     arguments = {"split": split, "batch_size": 8, "hard_neighbours": neighbours, **options}
     with pytest.raises(error, match=re.escape(message)):

@@ -9,14 +9,11 @@ import pytest
 from PIL import Image, ImageOps
 
 from pipelines import (
-    Augmentation,
     Dataset,
     Preprocessing,
     Reader,
     Split,
-    balanced_batches,
     draw_gallery,
-    evaluation_batches,
     hold_out_classes,
     join_splits,
 )
@@ -164,8 +161,6 @@ def test_a_gallery_has_one_random_image_of_every_class(rng):
 def test_a_gallery_rejects_what_it_cannot_be_drawn_of():
     with pytest.raises(TypeError, match="`split` must be a `Split`"):
         draw_gallery([1, 2])
-    with pytest.raises(TypeError, match=r"`seed` must be an integer\. Received: seed=1\.5"):
-        draw_gallery(tiny([1, 1]), 1.5)
     with pytest.raises(ValueError, match=r"`seed` must be >= 0\. Received: seed=-1"):
         draw_gallery(tiny([1, 1]), -1)
     with pytest.raises(ValueError, match=r"2 or more images\. Received: images=2, classes=2"):
@@ -231,15 +226,6 @@ def rows(rng):
     return Split(inputs=inputs, labels=labels, super_labels=labels // 2)
 
 
-def test_evaluation_gives_all_rows_in_order(rows):
-    batches = list(evaluation_batches(rows, batch_size=10))
-    assert [len(inputs["texts"]) for inputs in batches] == [10, 10, 4]
-    numbers = np.concatenate([inputs["numbers"] for inputs in batches])
-    np.testing.assert_array_equal(numbers, rows.inputs["numbers"])
-    _, labels = next(iter(evaluation_batches(rows, with_labels=True)))
-    np.testing.assert_array_equal(labels, rows.labels)
-
-
 def test_splits_of_rows_are_cut_and_joined(rows):
     assert repr(rows) == "<Split: 24 rows of 6 classes>"
     rest, held_out = hold_out_classes(rows, 0.5)
@@ -266,12 +252,3 @@ def test_splits_of_rows_are_cut_and_joined(rows):
 def test_rejects_rows_that_do_not_fit(given, error, message):
     with pytest.raises(error, match=re.escape(message)):
         Split(**{"labels": [0, 0, 1], **given})
-
-
-def test_rows_take_no_options_of_images(rows):
-    given = {"image_size": (8, 8, 1)}, {"augmentation": Augmentation()}
-    for options in (*given, {"preprocessing": Preprocessing()}):
-        with pytest.raises(ValueError, match="make images: a split of `inputs` takes neither"):
-            balanced_batches(rows, 2, 2, **options)
-    with pytest.raises(ValueError, match=r"Received: image_size=\(8, 8, 1\)"):
-        evaluation_batches(rows, (8, 8, 1))

@@ -42,15 +42,14 @@ VEHICLES = {  # lists of image, vehicle
     "test_list_1600": [*TESTED, ("0000200", 7)],
 }
 MODELS = {5: 17, 2: 40, 77: 3}  # of vehicles
-EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 KINDS = {"bicycle": 1, "cabinet": 2, "chair": 4}
 
 
-def write_image(path, size=(20, 16)):
+def write_image(path):
     """An image 20 wide and 16 high, of the colours that its name stands for."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(list(str(path.name).encode()))
-    pixels = rng.integers(0, 256, (*size[::-1], 3), np.uint8)
+    pixels = rng.integers(0, 256, (16, 20, 3), np.uint8)
     Image.fromarray(pixels).save(path, format=None if path.suffix else "JPEG")
 
 
@@ -76,7 +75,7 @@ def write_merged_cars(folder, cars=CARS, names=CAR_NAMES):
         image = f"car_ims/{i:06d}.jpg"
         write_image(folder / image)
         rows.append((image, *map(np.uint8, box), np.uint8(label), np.uint8(test)))
-    annotations = structures(["relative_im_path", *EDGES, "class", "test"], rows)
+    annotations = structures(["relative_im_path", *cars196.EDGES, "class", "test"], rows)
     savemat(folder / "cars_annos.mat", {"annotations": annotations, "class_names": cells(names)})
     return folder
 
@@ -92,7 +91,7 @@ def write_divided_cars(folder):
                 image = f"{len(rows) + 1:05d}.jpg"
                 write_image(root / f"cars_{part}" / image)
                 rows.append((*map(np.uint16, box), np.uint8(label), image))
-        annotations = {"annotations": structures([*EDGES, "class", "fname"], rows)}
+        annotations = {"annotations": structures([*cars196.EDGES, "class", "fname"], rows)}
         file = {"train": "devkit/cars_train_annos.mat", "test": "cars_test_annos_withlabels.mat"}
         savemat(root / file[part], annotations)
     savemat(root / "devkit" / "cars_meta.mat", {"class_names": cells(CAR_NAMES)})
@@ -165,23 +164,16 @@ def write_synsets(folder, synsets, images=(10, 2)):
     return folder
 
 
+COUNTS = {"train": (4, 2), "test": (3, 2)}  # of cars, and of products
 SMALL = {  # how each is written, its module, and what stands there in place of published numbers
-    "cars196": (
-        write_divided_cars,
-        cars196,
-        {"TRAINED": 2, "COUNTS": {"train": (4, 2), "test": (3, 2)}},
-    ),
+    "cars196": (write_divided_cars, cars196, {"TRAINED": 2, "COUNTS": COUNTS}),
     "cub200": (write_birds, cub200, {"TRAINED": 2, "COUNTS": {"train": (5, 2), "test": (5, 2)}}),
     "in_shop": (
         write_clothes,
         in_shop,
         {"COUNTS": {"train": (2, 1), "test": (2, 2), "gallery": (3, 2)}},
     ),
-    "stanford_online_products": (
-        write_products,
-        stanford_online_products,
-        {"COUNTS": {"train": (4, 2), "test": (3, 2)}},
-    ),
+    "stanford_online_products": (write_products, stanford_online_products, {"COUNTS": COUNTS}),
     "vehicle_id": (
         write_vehicles,
         vehicle_id,
