@@ -43,10 +43,10 @@ def with_boxes(dataset, path, data_dir):
         in_cache = "`boxes` cannot be applied to a cache: give them to python -m pipelines.cache"
         check(split.warped is None, f"{in_cache} when writing it", boxes=Bare(path))
         found = [boxes.get(identity(image)) for image in split.images]
-        missing = [row for row, box in enumerate(found) if box is None]
-        first = [os.path.relpath(split.images[row], folder) for row in missing[:1]]
+        missing = split.images[[box is None for box in found]]
+        first = [os.path.relpath(image, folder) for image in missing[:1]]
         received = {"without": len(missing), "first": Bare(*first)}
-        check(not missing, f"{path} must have a box for every image", **received)
+        check(not len(missing), f"{path} must have a box for every image", **received)
         splits[name] = dataclasses.replace(split, boxes=found)
     for split in splits.values():
         cut_to_images(split.images, split.boxes, exact=True)

@@ -12,7 +12,7 @@ from full_disk import files_of_at_most
 from PIL import Image
 
 import pipelines
-from pipelines import Augmentation, Dataset, Preprocessing, Split, records, shards
+from pipelines import Augmentation, Dataset, Preprocessing, Reader, Split, records, shards
 from pipelines.datasets.cached import WARP, sources_of
 from pipelines.loading import cause_of
 
@@ -34,11 +34,12 @@ def dataset(tmp_path_factory):
         photo.save(path)
     labels, scored = np.tile(2**40 + np.arange(4), 4), np.repeat([7, 8], 4)
     names = {int(label): f"class {label}" for label in [*np.unique(labels), 7, 8]}
+    boxes = np.tile([[3, 2, 30, 25], [0, 0, 40, 30]], (16, 1))
     return Dataset(
         "photos",
-        Split(paths[:16], labels, names, super_labels=labels % 2),
-        Split(paths[16:24], scored, names, super_labels=scored),
-        gallery=Split(paths[24:], scored, names, super_labels=scored),
+        Split(paths[:16], labels, names, labels % 2, boxes[:16]),
+        Split(paths[16:24], scored, names, scored, boxes[:8]),
+        gallery=Split(paths[24:], scored, names, scored, boxes[:8]),
         image_size=SIZE,
         augmentation=Augmentation(crop=0.5, flip=True),
     )
@@ -76,14 +77,6 @@ def contents_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def assert_equal_images(split, other, size=SIZE, **options):
-    found, expected = (
-        np.concatenate(list(pipelines.evaluation_batches(each, size, **options)))
-        for each in (split, other)
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
 @pytest.mark.parametrize(
     "warp", [{}, *(pytest.param({name: True}, marks=pytest.mark.slow) for name in WARP[1:])]
 )
@@ -91,17 +84,14 @@ def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp
     write(dataset, tmp_path, quality=None, **warp)
     loaded = load(tmp_path)
     preprocessing = Preprocessing(warp_size=16, **warp)
-    assert_equal_images(loaded.train, dataset.train, preprocessing=preprocessing)
-    if not warp:  # all train by the same code
-        both = loaded.train, dataset.train
-        options = {"image_size": SIZE, "augmentation": Augmentation(flip=True)}
-        found, expected = (
-            pipelines.balanced_batches(split, 3, 2, preprocessing=preprocessing, **options).take(4)
-            for split in both
-        )
-        for batches in zip(found.as_numpy_iterator(), expected.as_numpy_iterator(), strict=True):
-            for array, other in zip(*batches, strict=True):
-                np.testing.assert_array_equal(array, other)
+    options = {"image_size": SIZE, "preprocessing": preprocessing}
+    for build in (
+        lambda split: pipelines.evaluation_batches(split, **options),
+        lambda split: pipelines.balanced_batches(split, 3, 2, **options).map(lambda *each: each[0]),
+    ):
+        batches = (build(split).take(4) for split in (loaded.train, dataset.train))
+        for found, expected in zip(*batches, strict=True):
+            np.testing.assert_array_equal(found, expected)
     for name, split in dataset.splits.items():
         np.testing.assert_array_equal(loaded.splits[name].labels, split.labels)
         np.testing.assert_array_equal(loaded.splits[name].super_labels, split.super_labels)
@@ -112,13 +102,13 @@ def test_without_loss_batches_are_those_of_the_original_files(warp, dataset, tmp
     assert loaded.preprocessing.warp_size == 16
 
 
-def test_grey_images_and_boxes_are_cached_as_they_are_read(dataset, tmp_path):
-    boxes = np.tile([3, 2, 30, 25], (16, 1))
-    train = dataclasses.replace(dataset.train, boxes=boxes)
-    test = dataclasses.replace(dataset.test, boxes=boxes[:8])
-    write(Dataset("grey", train, test, image_size=(12, 12, 1)), tmp_path, quality=None)
-    options = {"preprocessing": Preprocessing(warp_size=16)}
-    assert_equal_images(load(tmp_path).train, train, (12, 12, 1), **options)
+def test_grey_images_are_cached_as_they_are_read(dataset, tmp_path):
+    write(dataclasses.replace(dataset, image_size=(12, 12, 1)), tmp_path, quality=None)
+    read = Reader((12, 12, 1), Preprocessing(warp_size=16))
+    rows = load(tmp_path).test.images, dataset.test.images, dataset.test.boxes
+    for record, path, box in zip(*rows, strict=True):
+        expected = read.image({"path": path, "box": box})
+        np.testing.assert_array_equal(read(records.read(record)), expected)
 
 
 def test_records_are_the_images_class_by_class(whole, dataset):
