@@ -1,6 +1,5 @@
 import dataclasses
 import gc
-import itertools
 import os
 import re
 
@@ -97,9 +96,8 @@ def path_split(split, tmp_path):
     return Split(np.array(paths), split.labels)
 
 
-def take(count, *arguments, **options):
-    batches = balanced_batches(*arguments, **options)
-    return list(itertools.islice(batches.as_numpy_iterator(), count))
+def take(count, *arguments, build=balanced_batches, **options):
+    return list(build(*arguments, **options).take(count).as_numpy_iterator())
 
 
 def assert_equal_batches(batches, others):
@@ -142,14 +140,10 @@ def test_batches_are_the_rows_that_the_sampler_chooses(nested_splits, name):
 
 
 def test_batches_of_paths_are_those_of_their_pixels_and_resume(nested_splits):
-    def take(count, split, **options):
-        options |= {"image_size": (8, 6, 3), "augmentation": EVERYTHING}
-        batches = whole_class_batches(split, 11, **options)
-        return list(itertools.islice(batches.as_numpy_iterator(), count))
-
-    of_pixels, of_paths = (take(6, split) for split in nested_splits)
+    options = {"build": whole_class_batches, "image_size": (8, 6, 3), "augmentation": EVERYTHING}
+    of_pixels, of_paths = (take(6, split, 11, **options) for split in nested_splits)
     assert_equal_batches(of_pixels, of_paths)
-    assert_equal_batches(of_paths[4:], take(2, nested_splits[1], start_step=4))
+    assert_equal_batches(of_paths[4:], take(2, nested_splits[1], 11, start_step=4, **options))
 
 
 def test_a_function_reads_rows_by_a_seed_of_row_and_step(nested_splits):
@@ -161,9 +155,9 @@ def test_a_function_reads_rows_by_a_seed_of_row_and_step(nested_splits):
         return decode(tf.io.read_file(row["path"]), 3)
 
     for split, sampler in zip(nested_splits, (WholeClasses(11), Balanced(3, 2)), strict=True):
-        whole = list(batches(split, sampler, noisy).take(5).as_numpy_iterator())
-        resumed = batches(split, sampler, noisy, start_step=3)
-        assert_equal_batches(whole[3:], list(resumed.take(2).as_numpy_iterator()))
+        whole = take(5, split, sampler, noisy, build=batches)
+        resumed = take(2, split, sampler, noisy, build=batches, start_step=3)
+        assert_equal_batches(whole[3:], resumed)
         drawn = np.concatenate([rows for rows, _ in whole])
         assert len(np.unique(drawn - drawn[:, :1], axis=0)) == len(drawn)
         scored = next(evaluation_batches(split, reader=noisy).as_numpy_iterator())
@@ -218,9 +212,6 @@ def test_images_are_what_is_in_the_boxes(split, path_split, rng):
     for each in splits:
         batches = evaluation_batches(each, (8, 6, 3), batch_size=16).as_numpy_iterator()
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
-    [(images, _)] = balanced_batches(splits[0], 3, 2, image_size=(8, 6, 3)).take(1)
-    [rows] = rows_of(1, Balanced(3, 2), split)
-    np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
 
 
 def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
@@ -235,18 +226,14 @@ def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):
 
 def test_parts_are_the_rows_of_a_batch_and_read_no_others(path_split):
     options = {"start_step": 2, "image_size": (8, 6, 3), "augmentation": EVERYTHING}
-
-    def first(split, **part):
-        return next(balanced_batches(split, 4, 3, **options, **part).as_numpy_iterator())
-
-    images, labels = first(path_split)
+    [(images, labels)] = take(1, path_split, 4, 3, **options)
     [rows] = rows_of(1, Balanced(4, 3), path_split, start=2)
     for index in range(2):
         own = slice(6 * index, 6 * index + 6)
         paths = path_split.images.copy()
         paths[np.delete(np.arange(40), rows[own])] = "missing.png"
-        found = first(Split(paths, path_split.labels), part=(index, 2))
-        assert_equal_batches([found], [(images[own], labels[own])])
+        found = take(1, Split(paths, path_split.labels), 4, 3, part=(index, 2), **options)
+        assert_equal_batches(found, [(images[own], labels[own])])
 
 
 def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits):
@@ -254,10 +241,8 @@ def test_a_function_says_the_first_step_whenever_iteration_begins(nested_splits)
     called = balanced_batches(split, 3, 2, start_step=lambda: step)
     for first in (0, 7):
         step.assign(first)
-        expected = balanced_batches(split, 3, 2, start_step=first)
-        assert_equal_batches(
-            *(list(each.take(3).as_numpy_iterator()) for each in (called, expected))
-        )
+        expected = take(3, split, 3, 2, start_step=first)
+        assert_equal_batches(list(called.take(3).as_numpy_iterator()), expected)
     step.assign(-1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`start_step` must be >= 0"):
         next(iter(called))

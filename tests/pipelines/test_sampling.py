@@ -87,11 +87,10 @@ def test_mixed_batches_mix_all_sizes_and_all_classes():
     assert classes == set(range(30))
 
 
-@pytest.mark.parametrize("images_per_class", [1, 2, 4])
-def test_mixed_batches_of_two_classes_have_both(images_per_class):
+def test_mixed_batches_of_two_classes_have_both():
     labels = np.repeat(np.arange(5), 9)
-    mixed = take(20, labels, 2, images_per_class, seed=3, sampler=Mixed)
-    np.testing.assert_array_equal(mixed, take(20, labels, 2, images_per_class, seed=3))
+    mixed = take(20, labels, 2, 4, seed=3, sampler=Mixed)
+    np.testing.assert_array_equal(mixed, take(20, labels, 2, 4, seed=3))
 
 
 def test_warns_if_a_positive_can_only_be_the_image_itself():
