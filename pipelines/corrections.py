@@ -46,10 +46,7 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     if exclude:
         lines = read_corrections(exclude, None, EXCLUDE, joined.images, data_dir)
         kept[[row for row, *_ in lines]] = False
-    changed = {"labels": labels, "parts": np.array(PARTS)[places]}
-    if joined.super_labels is not None:
-        first = dict(zip(joined.labels.tolist(), joined.super_labels.tolist(), strict=True))
-        changed["super_labels"] = np.array([first[label] for label in labels.tolist()])
+    changed = {"labels": labels, "super_labels": None, "parts": np.array(PARTS)[places]}
     images = ImageList(**{**vars(joined), **changed}).subset(kept)
     splits = images.without_single(skip_invalid=True).splits()
     for name, split in dataset.splits.items():
@@ -57,6 +54,10 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
         check(name in splits, leave, exclude=exclude)
         if lost := split.num_classes - splits[name].num_classes:
             warn(f"{lost:,} classes of {name} have no images any more")
+        if split.super_labels is not None:
+            known = dict(zip(split.labels.tolist(), split.super_labels.tolist(), strict=True))
+            supers = [known[label] for label in splits[name].labels.tolist()]
+            splits[name] = dataclasses.replace(splits[name], super_labels=supers)
     return dataclasses.replace(dataset, **splits)
 
 

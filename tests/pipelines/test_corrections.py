@@ -1,8 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from small_runs import write_images
 
 import pipelines
+from pipelines.corrections import corrected
 
 
 @pytest.fixture
@@ -48,6 +51,17 @@ def test_a_training_class_with_one_image_goes_too(photos):
         dataset = load(photos, exclude=["path", "b/0.png", "b/2.png", "c/0.png", "c/1.png"])
     assert content(dataset.train) == {"a": ["a/0.png", "a/1.png", "a/2.png"]}
     assert content(dataset.test)["c"] == ["c/2.png"]
+
+
+def test_super_classes_stay_also_where_only_training_images_have_them(photos):
+    (photos / "exclude.csv").write_text("path\na/0.png", "utf-8")
+    (photos / "relabel.csv").write_text("path,label\nc/0.png,b", "utf-8")
+    dataset = load(photos)
+    train = dataclasses.replace(dataset.train, super_labels=[7, 7, 7, 8, 8, 8])
+    files = [photos / "exclude.csv", photos / "relabel.csv"]
+    changed = corrected(dataclasses.replace(dataset, train=train), photos, *files)
+    assert changed.train.super_labels.tolist() == [7, 7, 8, 8, 8, 8]
+    assert changed.test.super_labels is None
 
 
 def test_a_table_of_labels(photos):
