@@ -65,6 +65,9 @@ def test_super_labels_and_boxes_stay_with_their_rows():
     [
         ("labels", [0], ValueError, r"one id per image\. Received: images=2, labels\.shape=\(1,\)"),
         ("labels", np.zeros(2), TypeError, r"`labels` must be integers\. Received: dtype=float64"),
+        ("labels", [[1], [0], [0]], ValueError, r"one id per image\. .*labels.shape=\(3, 1\)"),
+        ("labels", [[1, 2], [0, 0]], ValueError, r"must be 0 or 1\. Received: labels=0 to 2"),
+        ("labels", [[1, 0]], ValueError, r"a row of 0 and 1 .*images=2, labels.shape=\(1, 2\)"),
         ("labels", ["a", "b"], TypeError, r"integers; convert names by np\.unique\("),
         ("labels", np.eye(2), TypeError, r"integers; convert one-hot rows by np\.argmax"),
         ("images", np.zeros((0, 2, 2, 1), np.uint8), ValueError, "at least one image"),
@@ -203,18 +206,17 @@ def test_a_box_is_in_the_pixels_of_the_file_and_what_it_holds_is_turned(tmp_path
     np.testing.assert_array_equal(Reader((20, 6, 3)).image({**row, "box": box}), expected)
 
 
-def test_several_labels_are_checked():
-    names = ["1.jpg", "2.jpg"]
-    assert Split(names, [[1, 0], [1, 1]]).num_classes == 2
-    for wrong, message in (
-        ([[1, 2], [0, 0]], r"must be 0 or 1\. Received: labels=0 to 2"),
-        ([[1, 0]], r"a row of 0 and 1 per image\. Received: images=2, labels.shape=\(1, 2\)"),
-        ([[1], [0], [0]], r"one id per image\. Received: images=2, labels.shape=\(3, 1\)"),
+def test_images_of_several_labels_have_no_super_classes_and_are_not_divided():
+    split = Split(["1.jpg", "2.jpg"], [[1, 0], [1, 1]])
+    assert split.num_classes == 2
+    for divide in (
+        lambda: dataclasses.replace(split, super_labels=[0, 0]),
+        lambda: hold_out_classes(split, 0.5),
+        lambda: draw_gallery(split),
     ):
+        message = r"one class id per image.*shuffled_batches, .* Received: labels.shape=\(2, 2\)"
         with pytest.raises(ValueError, match=message):
-            Split(names, wrong)
-    with pytest.raises(ValueError, match="super-classes must have one class id per image"):
-        Split(names, [[1, 0], [1, 1]], super_labels=[0, 0])
+            divide()
 
 
 @pytest.fixture

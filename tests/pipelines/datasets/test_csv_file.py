@@ -3,9 +3,7 @@ import pathlib
 import archives
 import pytest
 
-import pipelines
 from pipelines import load
-from pipelines.split import draw_gallery
 
 
 @pytest.fixture
@@ -155,15 +153,6 @@ def test_several_labels_of_an_image_are_rows_of_0_and_1(table):
     assert renumbered.labels.tolist() == [[1, 1], [0, 1], [0, 0]]
     assert renumbered.class_names == {0: "cat", 1: "dog"}
     assert dataset.both().labels.shape == (4, 3)
-
-
-def test_what_needs_one_class_per_image_rejects_several(table):
-    split = load("csv", table("path,labels,split", *SEVERAL)).train
-    with pytest.raises(ValueError, match=r"shuffled_batches, .* Received: labels.shape=\(3, 3\)"):
-        pipelines.balanced_batches(split, 1, 2, image_size=(8, 8, 3))
-    for divide in (lambda: pipelines.hold_out_classes(split, 0.5), lambda: draw_gallery(split)):
-        with pytest.raises(ValueError, match=r"one class id per image.*labels.shape=\(3, 3\)"):
-            divide()
 
 
 def test_train_py_rejects_several_labels_before_training(table):

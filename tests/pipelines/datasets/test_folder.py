@@ -48,17 +48,6 @@ def test_warns_of_other_files_and_of_folders_but_not_of_hidden_ones(folder, recw
     assert pathlib.Path(recwarn[0].filename).name == "test_folder.py"
 
 
-def test_names_the_images_that_cannot_be_read(folder):
-    (folder / "dog" / "1.jpg").write_bytes(b"")
-    whole = (folder / "emu" / "1.jpg").read_bytes()
-    (folder / "emu" / "1.jpg").write_bytes(whole[: len(whole) - 30])
-    load("folder", folder)  # does not read them
-    message = r"left out 2 images that .* read: .*dog/1\.jpg \(0 bytes, no .*emu/1\.jpg"
-    with pytest.warns(UserWarning, match=message):
-        dataset = load("folder", folder, skip_invalid=True)
-    assert (len(dataset.train.labels), len(dataset.test.labels)) == (5, 8)
-
-
 def test_names_training_classes_with_fewer_than_two_images(folder):
     write(folder / "bee" / "1.jpg")
     write(folder / "yak" / "1.jpg")  # a test class may have one
