@@ -17,6 +17,7 @@ from tfdml.evaluation.calibration import (
 )
 from tfdml.evaluation.nearest_mean import class_means
 from tfdml.evaluation.postprocessing import within_class_whitening
+from tfdml.evaluation.random_draws import drawn_rows
 from tfdml.evaluation.ranking import rank
 
 METHODS = ("nearest", "mean", "ratio", "mahalanobis", "per_class")
@@ -204,7 +205,7 @@ def open_set_evaluation(embeddings, labels, *, draws=10, seed=0, false_alarm_rat
     drawn = {name: [] for name in ("scores", *METHODS, "chosen", "naive", "calibrations")}
     kind, decided = {"false_alarm_rate": false_alarm_rate}, []
     for _ in range(draws):
-        choosing, reporting = _halves(embeddings, labels, rng)
+        choosing, reporting = _parts(embeddings, labels, rng)
         best, _, (calibration, probability) = _chosen(choosing, kind)
         after = _scores(reporting, kind)
         for method in METHODS:
@@ -276,8 +277,7 @@ def open_set_decision(embeddings, labels, names=None, *, seed=0, false_alarm_rat
     names = list(map(str, ids) if names is None else names)
     counts = {"names": len(names), "classes": len(ids)}
     check(len(names) == len(ids), "`names` must have one per class", **counts)
-    rounds = range(_ROUNDS)
-    asked = _asked(embeddings, labels, _parts(labels, _ROUNDS, rng), rounds, _drawn(labels, rng))
+    (asked,) = _parts(embeddings, labels, rng, 1)
     best, scores, (_, calibration) = _chosen(asked, kind)
     threshold = open_set_threshold(asked.found[best][1], asked.truth, **kind)
     rule = OpenSetRule.fitted(embeddings, labels, best)
@@ -291,66 +291,49 @@ def check_classes(labels):
     check(classes >= _FEWEST_CLASSES, expectation, classes=classes)
 
 
-class _Half(NamedTuple):
-    """Queries of half of the classes."""
+class _Part(NamedTuple):
+    """Queries of some of the classes."""
 
     found: dict[str, tuple[Any, Any]]  # {method: what `open_set_predictions` returns}
     truth: np.ndarray  # (n,) class numbers, -1 of unknown classes
     classes: np.ndarray  # (n,) class numbers
 
 
-def _scores(half: _Half, kind):
-    """{method: its `open_set_scores`} of the queries of a half."""
-    return {m: open_set_scores(*found, half.truth, **kind) for m, found in half.found.items()}
+def _scores(part: _Part, kind):
+    """{method: its `open_set_scores`} of the queries of a part."""
+    return {m: open_set_scores(*found, part.truth, **kind) for m, found in part.found.items()}
 
 
-def _chosen(half, kind):
-    """The best method for a half, its `open_set_scores`, and what `calibrate_probability` fits."""
-    scores = _scores(half, kind)
+def _chosen(part, kind):
+    """The best method for a part, its `open_set_scores`, and what `calibrate_probability` fits."""
+    scores = _scores(part, kind)
     best = max(METHODS, key=lambda method: (scores[method]["dir"], scores[method]["oscr"]))
-    predicted, given = half.found[best]
-    return best, scores[best], calibrate_probability(given, predicted == half.truth, half.classes)
+    predicted, given = part.found[best]
+    return best, scores[best], calibrate_probability(given, predicted == part.truth, part.classes)
 
 
-def _halves(embeddings, labels, rng):
-    """Yields two `_Half`s, drawn at random."""
-    parts = _parts(labels, 2 * _ROUNDS, rng)
-    in_gallery = _drawn(labels, rng)
-    for half in (0, 1):
-        yield _asked(embeddings, labels, parts, range(half, 2 * _ROUNDS, 2), in_gallery)
+def _parts(embeddings, labels, rng, number=2):
+    """Yields a `_Part` of the classes for each of some parts, drawn at random.
 
-
-def _parts(labels, number, rng):
-    """(classes,) part of each class: as many in each part, of classes of several rows."""
-    counts = np.unique(labels, return_counts=True)[1]
-    several, parts = np.flatnonzero(counts > 1), rng.integers(number, size=len(counts))
-    parts[rng.permutation(several)] = np.arange(len(several)) % number
-    return parts
-
-
-def _drawn(labels, rng):
-    """(n,) booleans, half of the rows of each class."""
+    In each of its rounds another fifth of its classes is unknown; those of one row always are.
+    """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    drawn, order = np.empty(len(labels), bool), np.lexsort((rng.random(len(labels)), classes))
-    drawn[order] = np.concatenate([np.arange(count) < count // 2 for count in counts])
-    return drawn
-
-
-def _asked(embeddings, labels, parts, chosen, in_gallery):
-    """The `_Half` of the classes of chosen parts, each part unknown in turn."""
-    _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    part, roles = np.where(np.isin(parts, chosen), parts, -1)[classes], []
-    for unknown in chosen[::-1]:
-        known = (part >= 0) & (part != unknown) & (counts[classes] > 1)
-        gallery = known & in_gallery
-        queries = (part >= 0) & ~gallery
-        data = embeddings[queries], embeddings[gallery], classes[gallery]
-        found = [open_set_predictions(*data, method=method) for method in METHODS]
-        truth = np.where(known, classes, _UNKNOWN)[queries]
-        roles.append((*zip(*found, strict=True), truth, classes[queries]))
-    joined = [np.concatenate(column, axis=-1) for column in zip(*roles, strict=True)]
-    found = zip(METHODS, zip(*joined[:2], strict=True), strict=True)
-    return _Half(dict(found), *joined[2:])
+    several, fifths = np.flatnonzero(counts > 1), rng.integers(number * _ROUNDS, size=len(counts))
+    fifths[rng.permutation(several)] = np.arange(len(several)) % (number * _ROUNDS)
+    in_gallery, fifth = drawn_rows(classes, counts // 2, rng), fifths[classes]
+    for part in range(number):
+        asked, roles = fifth % number == part, []
+        for unknown in range(part, number * _ROUNDS, number)[::-1]:
+            known = asked & (fifth != unknown) & (counts[classes] > 1)
+            gallery = known & in_gallery
+            queries = asked & ~gallery
+            data = embeddings[queries], embeddings[gallery], classes[gallery]
+            found = [open_set_predictions(*data, method=method) for method in METHODS]
+            truth = np.where(known, classes, _UNKNOWN)[queries]
+            roles.append((*zip(*found, strict=True), truth, classes[queries]))
+        joined = [np.concatenate(column, axis=-1) for column in zip(*roles, strict=True)]
+        found = zip(METHODS, zip(*joined[:2], strict=True), strict=True)
+        yield _Part(dict(found), *joined[2:])
 
 
 def _checked(predicted, scores, labels):

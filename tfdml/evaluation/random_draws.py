@@ -40,12 +40,9 @@ def few_shot_accuracies(
         if few:
             words = f"{few} of {len(counts)} classes have {shots} rows or fewer"
             warnings.warn(f"{words}: their means use all rows but one", stacklevel=2)
-    taken = np.maximum(1, np.minimum(taken, counts - 1))
-    first = np.concatenate([np.arange(n) < t for n, t in zip(counts, taken, strict=True)])
-    scores = []
+    taken, scores = np.maximum(1, np.minimum(taken, counts - 1)), []
     for _ in range(draws):
-        train = np.empty(len(labels), bool)
-        train[np.lexsort((rng.random(len(labels)), classes))] = first
+        train = drawn_rows(classes, taken, rng)
         data = embeddings[train], labels[train], embeddings[~train], labels[~train]
         scores.append(nearest_class_mean(*data, k=k, renormalize_means=renormalize_means))
     return {count: [drawn[count] for drawn in scores] for count in scores[0]}
@@ -80,6 +77,14 @@ def one_per_class_scores(
         data = np.delete(embeddings, drawn, axis=0), np.delete(labels, drawn)
         scores.append(retrieval_scores(*data, k, **options, **gallery))
     return {name: average([drawn[name] for drawn in scores]) for name in scores[0]}
+
+
+def drawn_rows(classes, taken, rng):
+    """(n,) booleans, as many random rows of each of the classes 0, 1, ... as are to be taken."""
+    order = np.lexsort((rng.random(len(classes)), classes))
+    counts, drawn = np.bincount(classes), np.empty(len(classes), bool)
+    drawn[order] = np.concatenate([np.arange(n) < t for n, t in zip(counts, taken, strict=True)])
+    return drawn
 
 
 def average(values):

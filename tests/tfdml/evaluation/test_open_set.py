@@ -119,17 +119,20 @@ def test_scores_are_those_of_reference_formulas(ties, alarms, rng):
     assert (nobody["oscr"], nobody["dir"], nobody["accuracy"]) == (0.0, 0.0, 0.0)
 
 
-def test_either_half_has_known_and_unknown_classes_in_both_roles(rng):
+@pytest.mark.parametrize("number", [1, 2])
+def test_every_part_has_known_and_unknown_classes_in_both_roles(number, rng):
     labels = np.repeat(np.arange(15), [5] * 9 + [1] * 6)
-    for half in open_set._halves(rng.normal(size=(51, 3)), labels, rng):
-        assert set(half.found) == set(METHODS)
-        known = half.truth >= 0
-        several = set(half.classes[known])
-        assert several == {label for label in half.classes if label < 9}
-        assert len(several) in (4, 5)
+    parts = list(open_set._parts(rng.normal(size=(51, 3)), labels, rng, number))
+    assert sorted(label for part in parts for label in set(part.classes)) == list(range(15))
+    for part in parts:
+        assert set(part.found) == set(METHODS)
+        known = part.truth >= 0
+        several = set(part.classes[known])
+        assert several == {label for label in part.classes if label < 9}
+        assert len(several) in (9 // number, -(-9 // number))
         for label in several:  # once all, and four times those that are not in the gallery
-            assert [np.sum(half.classes[which] == label) for which in (~known, known)] == [5, 12]
-        for predicted, _ in half.found.values():
+            assert [np.sum(part.classes[which] == label) for which in (~known, known)] == [5, 12]
+        for predicted, _ in part.found.values():
             assert set(predicted) <= several
 
 
@@ -156,7 +159,7 @@ def test_one_half_chooses_and_the_other_is_scored(rng):
     labels = np.repeat(np.arange(20), 8)
     rows = 1.5 * rng.normal(size=(20, 4))[labels] + rng.normal(size=(160, 4))
     found = evaluation.open_set_evaluation(rows, labels, draws=1, false_alarm_rate=0.1)
-    first, second = open_set._halves(rows, labels, np.random.default_rng(0))
+    first, second = open_set._parts(rows, labels, np.random.default_rng(0))
     hits = {
         method: evaluation.open_set_scores(*of, first.truth, false_alarm_rate=0.1)["dir"]
         for method, of in first.found.items()
@@ -223,12 +226,6 @@ def test_a_decision_is_chosen_by_classes_left_out_and_knows_all(rng):
     np.testing.assert_array_equal(found["known"], found["score"] > decision.threshold)
     assert ((found["probability"] > 0) & (found["probability"] < 1)).all()
     assert decision.facts["dir"] > 0.2
-    # Every class is asked for once as unknown, and four times by half of its rows.
-    parts, drawn = open_set._parts(labels, 5, rng), open_set._drawn(labels, rng)
-    asked = open_set._asked(rows, labels, parts, range(5), drawn)
-    for label in range(12):
-        known = asked.truth == label
-        assert (known.sum(), np.sum(asked.classes[~known] == label)) == (16, 8)
     far = decision(rows + 99)
     assert not far["known"].any()
     with pytest.raises(ValueError, match=r"`names` must have one per class\. Received: names=2"):
