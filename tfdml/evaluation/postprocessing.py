@@ -1,6 +1,6 @@
 """What is done to embeddings after a training: projection, query expansion, mutual neighbours."""
 
-from typing import Any
+import functools
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -92,16 +92,13 @@ def expand_queries(embeddings, neighbours=10, *, alpha=3.0, gallery_embeddings=N
     """
     check_not_negative(alpha=alpha)
     rows = gallery = unit_rows(inputs.finite_rows(embeddings))
-    if gallery_embeddings is None:
-        found = nearest_neighbours(rows, neighbours)
-    else:
+    if gallery_embeddings is not None:
         gallery = unit_rows(inputs.gallery_rows(gallery_embeddings, rows))
-        neighbours = inputs.whole_number(neighbours, "neighbours", at_least=1)
-        expectation = "`neighbours` must not exceed the gallery"
-        check(neighbours <= len(gallery), expectation, neighbours=neighbours, gallery=len(gallery))
-        labels = np.zeros(len(rows), int), np.zeros(len(gallery), int)
-        given = rows, labels[0], gallery, labels[1]
-        found = rank(*given, nearest=neighbours, depth=0).nearest
+    alone, neighbours = gallery is rows, inputs.whole_number(neighbours, "neighbours", at_least=1)
+    most, expectation = len(gallery) - alone, "`neighbours` must not exceed the rows to find"
+    check(neighbours <= most, expectation, neighbours=neighbours, rows_to_find=most)
+    searched = () if alone else (gallery, np.arange(len(gallery)))
+    found = rank(rows, np.arange(len(rows)), *searched, nearest=neighbours, depth=0).nearest
     expanded = rows.copy()
     for place in range(neighbours):
         added = gallery[found[:, place]]
@@ -177,14 +174,15 @@ def rank_by(distances, labels, gallery_labels=None, **kind):
         **kind: Such as `nearest` and `depth`.
     """
     numbers = np.arange(len(labels), dtype=float)[:, None]
-    known: dict[str, Any] = {"queries": None}
     if gallery_labels is None:
         gallery_labels, kind = labels, {**kind, "own": np.arange(len(labels))}
 
+    @functools.lru_cache(1)
+    def scores_of(queries):
+        return -distances(np.array(queries))
+
     def similarity(queries, rows):
-        if known["queries"] is None or not np.array_equal(known["queries"], queries):
-            known.update(queries=queries.copy(), scores=-distances(queries[:, 0].astype(int)))
-        return known["scores"][:, rows[:, 0].astype(int)]
+        return scores_of(tuple(queries[:, 0].astype(int)))[:, rows[:, 0].astype(int)]
 
     gallery = np.arange(len(gallery_labels), dtype=float)[:, None]
     return rank(numbers, labels, gallery, gallery_labels, similarity=similarity, **kind)

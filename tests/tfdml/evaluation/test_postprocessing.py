@@ -112,7 +112,7 @@ def test_ranks_by_distances_as_by_the_euclidean(gallery, rng):
     [
         (fit_pca, {"dims": 9}, "`dims` must be <= dim and < n"),
         (fit_pca, {"dims": 8, "whiten": True}, "components to whiten must vary: give fewer"),
-        (expand_queries, {"neighbours": 10}, "must not exceed the number of other rows"),
+        (expand_queries, {"neighbours": 10}, "must not exceed the rows to find. .*rows_to_find=9"),
         (expand_queries, {"alpha": -1}, "`alpha` must be"),
         (k_reciprocal_distances, {"k1": 10}, "`k1` must be an integer >= 1 and < 10"),
         (k_reciprocal_distances, {"k1": 3, "k2": 4}, "`k2` must be an integer >= 1 and < 4"),
