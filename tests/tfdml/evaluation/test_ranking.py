@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from ranking_loops import grid, nearness, ranks_by_loops, uneven_labels
 
 from tfdml.evaluation import (
     apart,
@@ -22,36 +23,12 @@ from tfdml.evaluation import ranking as engine
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no other row")
 
 
-def ranks_by_loops(scores, labels, gallery_labels, excluded=()):
-    """(query, place, rank) of every relevant row, from a table of scores; ties count as errors."""
-    found = []
-    for query, row in enumerate(scores):
-        allowed = [j for j in range(len(row)) if (query, j) not in excluded]
-        same = [gallery_labels[j] == labels[query] for j in allowed]
-        relevant = sorted((row[j] for j, of in zip(allowed, same, strict=True) if of), reverse=True)
-        others = [row[j] for j, of in zip(allowed, same, strict=True) if not of]
-        for place, score in enumerate(relevant, start=1):
-            found.append((query, place, place + sum(other >= score for other in others)))
-    return found
-
-
-def nearness(queries, gallery):
-    return -np.square(queries[:, None].astype(float) - gallery.astype(float)).sum(axis=2)
-
-
-def itself(count):
-    return {(i, i) for i in range(count)}
-
-
 def ranks_of(ranking):
     return list(zip(*(of.tolist() for of in ranking.relevant_ranks), strict=True))
 
 
-def some_rows(rng, rows=60, classes=9):
-    """A grid, with many exact ties, and labels of uneven classes."""
-    labels = (classes * rng.random(rows) ** 2).astype(int) + 2**40
-    labels[:3] = [1, 2, 2**62]  # without another row of their class
-    return rng.integers(0, 4, (rows, 3)).astype(float), labels
+def some_rows(rng, rows=60):
+    return grid(rng, rows), uneven_labels(rng, rows)
 
 
 UNLIKE = np.where(np.arange(60) % 2, 2.0**-40, 2.0**50)[:, None]
@@ -66,7 +43,7 @@ def test_ranks_equal_loops_whatever_the_scale_and_the_offset(scale, offset, size
     x, labels = some_rows(rng)
     if scale is UNLIKE:
         x, scale = UNLIKE * x, 1
-    expected = ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+    expected = ranks_by_loops(nearness(x, x), labels, labels, np.eye(60, dtype=bool))
     for options in ({}, {"histogram": True}):
         ranking = rank((x + offset) * scale, labels, nearest=0, **options)
         assert ranks_of(ranking) == expected
@@ -88,7 +65,9 @@ def test_ranks_end_at_the_depth(depth, first_only, sizes, rng):
     limit = np.broadcast_to(depth, 60)
     expected = [
         (query, place, of)
-        for query, place, of in ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+        for query, place, of in ranks_by_loops(
+            nearness(x, x), labels, labels, np.eye(60, dtype=bool)
+        )
         if of <= limit[query] and (place == 1 or not first_only)
     ]
     assert ranks_of(rank(x, labels, depth=depth, first_only=first_only)) == expected
@@ -102,11 +81,9 @@ def test_a_gallery_may_come_in_blocks_or_from_a_file(sizes, rng, tmp_path):
     own = np.stack([np.arange(40) - 20, np.full(40, -1)], axis=1)
     own[:20] = -1
     own[5] = [7, 9]  # twice in the gallery, with labels of its own
-    excluded = {(query, row) for query, rows in enumerate(own.tolist()) for row in rows if row >= 0}
+    excluded = (np.arange(80) == own[:, :, None]).any(axis=1)
     expected = ranks_by_loops(nearness(queries, gallery), ids, gallery_ids, excluded)
-    exact = np.sqrt(-nearness(queries, gallery))
-    for query, row in excluded:
-        exact[query, row] = np.inf
+    exact = np.where(excluded, np.inf, np.sqrt(-nearness(queries, gallery)))
     for given_rows in (gallery, np.split(gallery, range(4, 80, 4)), np.split(gallery, [25]), file):
         ranking = rank(queries, ids, given_rows, gallery_ids, own=own, nearest=5)
         assert ranks_of(ranking) == expected
@@ -241,11 +218,17 @@ def test_one_product_of_all_pairs_fills_everything(rng, monkeypatch):
     rank(rng.normal(size=(500, 8)), np.arange(500) // 5, nearest=10, histogram=True)
     above, within_classes = 500 * 500 / 2 + 50 * 500 / 2, 50 * 500
     assert sum(multiplied) == above + within_classes
+    # Queries are first compared with the rows of the classes that they ask for alone.
+    gallery = rng.normal(size=(2000, 4))
+    for given in (gallery, np.split(gallery, [900])):
+        multiplied.clear()
+        rank(rng.normal(size=(2, 4)), np.array([3, 90]), given, np.arange(2000) % 100, nearest=0)
+        assert sum(multiplied) == 2 * (2 * 20 + 2000)
 
 
 def test_no_thread_overwrites_the_counts_of_another(rng, monkeypatch):
     x, labels = some_rows(rng)
-    expected = ranks_by_loops(nearness(x, x), labels, labels, itself(60))
+    expected = ranks_by_loops(nearness(x, x), labels, labels, np.eye(60, dtype=bool))
     count = engine._Places.count
 
     class Slow(np.ndarray):
@@ -296,33 +279,9 @@ def test_rejects_wrong_galleries(gallery, labels, options, message):
         rank(X, Y, gallery, labels, **options)
 
 
-def test_queries_are_parted_from_the_gallery(rng):
-    x, labels = rng.normal(size=(9, 3)), np.arange(9) % 3 + 2**40
-    queries = np.array([True, False, False] * 3)
-    data, gallery = apart(x, labels[:, None], queries)
-    for found, other, whole in zip(data, gallery.values(), (x, labels), strict=True):
-        assert found.tolist() == whole[queries].tolist()
-        assert other.tolist() == whole[~queries].tolist()
-    assert apart(x, labels)[1] == {}
-
-
 @pytest.mark.parametrize(
     "queries", [[True] * 3, [False] * 3, [True, False], [1, 0, 0], [[True], [False], [True]]]
 )
 def test_rejects_queries_that_leave_no_search(queries):
     with pytest.raises(ValueError, match="`queries` must be"):
         apart(np.eye(3), np.arange(3), queries)
-
-
-def test_compares_queries_first_with_the_classes_that_they_ask_for(rng, monkeypatch):
-    scores, compared = tiles.DistanceTiles.scores, []
-
-    def counted(self, some, columns, block):
-        compared.append(columns.stop - columns.start)
-        return scores(self, some, columns, block)
-
-    monkeypatch.setattr(tiles.DistanceTiles, "scores", counted)
-    gallery = rng.normal(size=(2000, 4))
-    for given in (gallery, np.split(gallery, [900])):
-        rank(rng.normal(size=(2, 4)), np.array([3, 90]), given, np.arange(2000) % 100, nearest=0)
-    assert sum(compared) == 2 * (2 * 20 + 2000)

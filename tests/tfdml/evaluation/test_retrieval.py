@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from ranking_loops import grid, nearness, ranks_by_loops, uneven_labels
 
 from tfdml.evaluation import (
     apart,
@@ -25,48 +26,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*have no other row")
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json").read_text())
 
 
-def values_of_query(hits, relevant, k):
-    """Every metric from a ranked list of hits, by its definition in words."""
-    found = [rank for rank, hit in enumerate(hits, start=1) if hit]
-    precision = {rank: sum(hits[:rank]) / rank for rank in found}
-    values = {}
+def values_of_query(ranks, k):
+    """Every metric from the ranks of the relevant rows of a query, by its formula."""
+    relevant = len(ranks)
+    shares = [place / rank for place, rank in enumerate(ranks, start=1)]
+    near = sum(rank <= relevant for rank in ranks)
+    values = {"map": sum(shares), "map@r": sum(shares[:near]), "r_precision": near}
+    values = {name: total / max(relevant, 1) for name, total in values.items()}
+    values["mrr"] = 1 / ranks[0] if ranks else 0
     for count in k:
-        gains = sum(1 / math.log2(rank + 1) for rank in found if rank <= count)
-        ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(relevant, count) + 1))
-        values[f"recall@{count}"] = float(any(hits[:count]))
-        values[f"precision@{count}"] = sum(hits[:count]) / count
-        values[f"ndcg@{count}"] = gains / ideal if relevant else 0
-    shares = [precision[rank] for rank in found]
-    values["map"] = sum(shares) / relevant if relevant else 0
-    near = [precision[rank] for rank in found if rank <= relevant]
-    values["map@r"] = sum(near) / relevant if relevant else 0
-    values["r_precision"] = sum(hits[:relevant]) / relevant if relevant else 0
-    values["mrr"] = 1 / found[0] if found else 0
+        found = [rank for rank in ranks if rank <= count]
+        ideal = sum(1 / math.log2(place + 1) for place in range(1, min(relevant, count) + 1))
+        values[f"recall@{count}"] = float(bool(found))
+        values[f"precision@{count}"] = len(found) / count
+        values[f"ndcg@{count}"] = sum(1 / math.log2(rank + 1) for rank in found) / (ideal or 1)
     return values
 
 
-def brute_force(scores, labels, k, gallery_labels=None, groups=None, gallery_groups=None):
-    """Loops over queries and gallery of a table of scores, ties ranked against the query."""
-    own = gallery_labels is None
-    if own:
-        gallery_labels, gallery_groups = labels, groups
-    rows = []
-    for q, row in enumerate(scores):
-        ranked = []
-        for j, score in enumerate(row):
-            relevant = int(gallery_labels[j]) == int(labels[q])
-            same_group = groups is not None and int(gallery_groups[j]) == int(groups[q])
-            if not (own and j == q) and not (relevant and same_group):
-                ranked.append((-float(score), relevant))
-        hits = [relevant for _, relevant in sorted(ranked)]
-        rows.append(values_of_query(hits, sum(hits), k))
+def by_loops(scores, labels, k, gallery_labels, excluded):
+    """{name: (n,) values} of a table of scores."""
+    ranks = [[] for _ in labels]
+    for query, _, rank in ranks_by_loops(scores, labels, gallery_labels, excluded):
+        ranks[query].append(rank)
+    rows = [values_of_query(each, k) for each in ranks]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def similarities(queries, gallery):
-    """A table of minus the squared distances, by a loop in float64."""
-    queries, gallery = queries.astype(np.float64), gallery.astype(np.float64)
-    return np.array([[-np.square(b - a).sum() for b in gallery] for a in queries])
 
 
 def assert_equal(scores, expected):
@@ -75,24 +58,14 @@ def assert_equal(scores, expected):
         np.testing.assert_allclose(scores[name], expected[name], rtol=1e-12, atol=0, err_msg=name)
 
 
-def some_rows(kind, rng, rows=60):
-    """Rows of nine uneven classes of huge ids, three of them alone."""
+def some_rows(kind, rng):
     x = {
-        "spread": lambda: rng.normal(size=(rows, 6)),
-        "grid": lambda: rng.integers(0, 3, (rows, 3)).astype(float),  # many exact ties
-        "duplicates": lambda: np.repeat(rng.normal(size=(rows // 3, 6)), 3, axis=0),
-        "far": lambda: rng.normal(size=(rows, 6)) + 1000,
-        "one far": lambda: rng.normal(size=(rows, 6)) * ([[1e4]] + [[1]] * (rows - 1)),
-        "tiny": lambda: rng.normal(size=(rows, 6)) * 1e-30,
-        "collapsed": lambda: np.full((rows, 4), 0.3),
-        "half zero": lambda: rng.normal(size=(rows, 4)) * (np.arange(rows) % 2)[:, None],
+        "spread": lambda: rng.normal(size=(60, 6)),
+        "grid": lambda: grid(rng),
+        "collapsed": lambda: np.full((60, 4), 0.3),
+        "half zero": lambda: rng.normal(size=(60, 4)) * (np.arange(60) % 2)[:, None],
     }[kind]()
-    labels = (9 * rng.random(rows) ** 2).astype(int) + 2**60
-    labels[:3] = [1, 2, 2**62]
-    return x, labels
-
-
-KINDS = ["spread", "grid", "duplicates", "far", "one far", "tiny", "collapsed", "half zero"]
+    return x, uneven_labels(rng)
 
 
 def test_equals_the_golden_values():
@@ -111,42 +84,50 @@ def test_equals_the_golden_values():
 @pytest.mark.parametrize(
     ("kind", "dtype", "similarity", "sizes"),
     [
-        *((kind, "float64", None, "as is") for kind in KINDS),
+        *(
+            (kind, "float64", None, "as is")
+            for kind in ("spread", "grid", "collapsed", "half zero")
+        ),
         *(("spread", dtype, None, "as is") for dtype in ("float16", "float32")),
-        *((kind, "float64", similarities, "as is") for kind in ("grid", "collapsed", "half zero")),
         *((kind, "float64", None, "small") for kind in ("spread", "grid")),
-        ("grid", "float64", similarities, "small"),
+        *(("grid", "float64", nearness, sizes) for sizes in ("as is", "small")),
     ],
     indirect=["sizes"],
 )
 def test_equals_loops(kind, dtype, similarity, sizes, rng):
     x, labels = some_rows(kind, rng)
     x, query = x.astype(dtype), np.arange(60) % 3 == 0
-    table, k = similarities(x, x), (1, 2, 5)
-    expected = brute_force(table, labels, k)
-    data, gallery = apart(x, labels, query)
-    in_gallery = brute_force(table[np.ix_(query, ~query)], labels[query], k, labels[~query])
+    table, k, others = nearness(x, x), (1, 2, 5), np.ix_(query, ~query)
+    expected = by_loops(table, labels, k, labels, np.eye(60, dtype=bool))
+    (rows, ids), gallery = apart(x, labels[:, None], query)
+    nobody = np.zeros((20, 40), bool)
+    in_gallery = by_loops(table[others], labels[query], k, labels[~query], nobody)
+    # Of any dtype, whose rows stay as they are.
+    gallery["gallery_embeddings"] = gallery["gallery_embeddings"].astype("float64")
+    for given in (x, rows, gallery["gallery_embeddings"]):
+        given.flags.writeable = False
     # Alone, as each needs other ranks.
     for metrics in [None, *METRICS] if sizes == "as is" else [None, "recall", "map@r"]:
         options = {"k": k, "metrics": metrics, "similarity": similarity}
         assert_equal(retrieval_scores_per_query(x, labels, **options), expected)
-        assert_equal(retrieval_scores_per_query(*data, **options, **gallery), in_gallery)
+        assert_equal(retrieval_scores_per_query(rows, ids, **options, **gallery), in_gallery)
 
 
-@pytest.mark.parametrize("similarity", [None, similarities])
+@pytest.mark.parametrize("similarity", [None, nearness])
 def test_groups_take_no_rank(similarity, sizes, rng):
     x, labels = some_rows("grid", rng)
     groups, query = rng.integers(0, 3, 60) + 2**60, np.arange(60) % 3 == 0
-    table = similarities(x, x)
-    expected = brute_force(table, labels, (1, 4), groups=groups)
-    plain = brute_force(table, labels, (1, 4))
-    assert any((expected[name] != plain[name]).any() for name in expected)
-    ids = labels[query], (1, 4), labels[~query], groups[query], groups[~query]
-    in_gallery = brute_force(table[np.ix_(query, ~query)], *ids)
+    table, k, others = nearness(x, x), (1, 4), np.ix_(query, ~query)
+    excluded = (labels[:, None] == labels) & (groups[:, None] == groups)
+    expected = by_loops(table, labels, k, labels, excluded)
+    assert (
+        expected["map"] != by_loops(table, labels, k, labels, np.eye(60, dtype=bool))["map"]
+    ).any()
+    in_gallery = by_loops(table[others], labels[query], k, labels[~query], excluded[others])
     data, gallery = apart(x, labels, query)
     gallery |= {"groups": groups[query], "gallery_groups": groups[~query]}
     for metrics in (None, "recall", "precision"):
-        options = {"k": (1, 4), "similarity": similarity, "metrics": metrics}
+        options = {"k": k, "similarity": similarity, "metrics": metrics}
         assert_equal(retrieval_scores_per_query(x, labels, groups=groups, **options), expected)
         assert_equal(retrieval_scores_per_query(*data, **gallery, **options), in_gallery)
 
@@ -195,7 +176,7 @@ def test_each_metric_has_its_function_with_the_arguments_of_all(name, rng):
         "gallery_labels": labels[20:],
         "groups": np.arange(20) % 3,
         "gallery_groups": np.arange(40) % 3,
-        "similarity": similarities,
+        "similarity": nearness,
     }
     scores = retrieval_scores(x[:20], labels[:20], **options)
     values = function(x[:20], labels[:20], **options)
@@ -227,26 +208,12 @@ def test_reports_queries_without_a_relevant_row(rng):
         assert map_at_r(x[:2], labels[:2], groups=np.zeros(2, int)) == 0
 
 
-def test_queries_and_gallery_may_differ_in_type_and_stay_as_they_are(rng):
-    x, gallery = (rng.normal(size=(n, 6)).astype("float32") for n in (60, 90))
-    labels, gallery_labels = rng.integers(0, 5, 60), rng.integers(0, 5, 90)
-    found = []
-    for types in (("f4", "f4"), ("f4", "f8"), ("f8", "f4")):
-        given = [rows.astype(dtype) for rows, dtype in zip((x, gallery), types, strict=True)]
-        for rows in given:
-            rows.flags.writeable = False
-        others = {"gallery_embeddings": given[1], "gallery_labels": gallery_labels}
-        found.append(retrieval_scores_per_query(given[0], labels, k=1, **others))
-    for values in found[1:]:
-        assert_equal(values, found[0])
-
-
 X, Y = np.zeros((8, 5)), np.arange(8) // 2
 GALLERY = {"gallery_embeddings": X, "gallery_labels": Y}
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("changes", "error", "message"),
     [
         ({"metrics": "recal"}, ValueError, "Unknown metric 'recal'. Did you mean 'recall'?"),
         ({"metrics": ()}, ValueError, r"`metrics` must not be empty. Received: metrics=\(\)"),
@@ -257,26 +224,28 @@ GALLERY = {"gallery_embeddings": X, "gallery_labels": Y}
         ({"groups": Y[:7]}, ValueError, "`groups` and `labels` must have the same batch size"),
         ({"gallery_groups": Y}, ValueError, "`gallery_groups` requires a gallery"),
         ({**GALLERY, "groups": Y}, ValueError, "be given together if .*missing=.*gallery_groups"),
+        ({"labels": Y[:7]}, ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
+        ({"labels": Y / 2}, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
+        ({"labels": Y.astype(str)}, TypeError, r"integers; convert names by np\.unique\(labels, "),
+        (
+            {"labels": np.eye(8)},
+            TypeError,
+            r"integers; convert one-hot rows by np\.argmax\(labels, ",
+        ),
+        ({"labels": np.eye(8, dtype=int)}, ValueError, r"\(n, 1\); convert one-hot rows by "),
+        (
+            {"embeddings": Y[:, None]},
+            TypeError,
+            "`embeddings` must be floats. Received: dtype=int64",
+        ),
+        ({"embeddings": X[0]}, ValueError, r"`embeddings` must have shape \(n, dim\)"),
+        (
+            {"embeddings": X + np.nan},
+            ValueError,
+            "`embeddings` must be finite. Rec.*: rows_not_fin",
+        ),
     ],
 )
-def test_rejects_wrong_options(options, error, message):
+def test_rejects_wrong_rows_and_options(changes, error, message):
     with pytest.raises(error, match=message):
-        retrieval_scores(X, Y, **options)
-
-
-@pytest.mark.parametrize(
-    ("x", "labels", "error", "message"),
-    [
-        (X, Y[:7], ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
-        (X, Y / 2, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
-        (X, Y.astype(str), TypeError, r"integers; convert names by np\.unique\(labels, "),
-        (X, np.eye(8), TypeError, r"integers; convert one-hot rows by np\.argmax\(labels, "),
-        (X, np.eye(8, dtype=int), ValueError, r"\(n, 1\); convert one-hot rows by "),
-        (Y[:, None], Y, TypeError, "`embeddings` must be floats. Received: dtype=int64"),
-        (X[0], Y, ValueError, r"`embeddings` must have shape \(n, dim\)"),
-        (X + np.nan, Y, ValueError, "`embeddings` must be finite. Received: rows_not_fin"),
-    ],
-)
-def test_rejects_wrong_rows(x, labels, error, message):
-    with pytest.raises(error, match=message):
-        recall_at_k(x, labels)
+        retrieval_scores(**{"embeddings": X, "labels": Y, **changes})
