@@ -14,7 +14,7 @@ GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "golden.json
 METHODS = ("kmeans", "affinity_propagation")
 
 
-def blobs(rng, classes=4, each=6):
+def blobs(rng, classes, each):
     """(rows, dim) and (rows,): classes on the corners of a simplex, sqrt(2) apart."""
     labels = rng.permutation(np.repeat(np.arange(classes), each))
     return np.eye(classes)[labels] + 0.02 * rng.normal(size=(len(labels), classes)), labels
@@ -24,23 +24,25 @@ def partition(ids):
     return {frozenset(np.flatnonzero(ids == one)) for one in set(ids.tolist())}
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("classes", "each", "dtype"), [(2, 3, "float16"), (6, 15, "float64")])
-def test_finds_well_separated_blobs(method, classes, each, dtype, rng):
+@pytest.mark.parametrize(
+    ("method", "classes", "each", "dtype", "scale", "offset"),
+    [
+        (METHODS[0], 2, 3, "float16", 1, 0),
+        (METHODS[0], 6, 15, "float64", 1, 0),
+        (METHODS[1], 2, 3, "float16", 1, 0),
+        (METHODS[1], 6, 15, "float64", 1, 1e9),
+        (METHODS[1], 4, 6, "float64", 1e-200, 0),
+        (METHODS[1], 4, 6, "float64", 1e200, 0),
+    ],
+)
+def test_finds_well_separated_blobs(method, classes, each, dtype, scale, offset, rng):
     x, labels = blobs(rng, classes, each)
-    restarts = 5 if method == "kmeans" else 1
+    x = (scale * x + offset).astype(dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = cluster(x.astype(dtype), classes, method=method, restarts=restarts)
+        found = cluster(x, classes, method=method, restarts=5 if method == "kmeans" else 1)
     assert found.dtype == np.int64
     assert set(found) == set(range(classes))
-    assert partition(found) == partition(labels)
-
-
-@pytest.mark.parametrize(("scale", "offset"), [(1e-200, 0), (1e200, 0), (1, 1e9)])
-def test_affinity_propagation_takes_any_scale_and_offset(scale, offset, rng):
-    x, labels = blobs(rng)
-    found = cluster(scale * x + offset, 4, method="affinity_propagation")
     assert partition(found) == partition(labels)
 
 

@@ -203,26 +203,23 @@ def test_draws_many_queries_in_blocks_of_rounds(rng):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ([[0.5]], TypeError, "`values` must be a dict of one array per score. Received: values='l"),
-        ([{}], ValueError, r"`values` must hold scores of shape \(n,\).*Received: values={}"),
-        ([{**GOOD, "mrr": np.zeros(2)}], ValueError, r"\(3,\)\), 'mrr': \('float64', \(2,\)\)"),
-        ([{**GOOD, "mrr": [0, np.nan, 1]}], ValueError, r"finite. Received: not_finite=\['mrr'\]"),
-        ([{"map": np.ones(1)}], ValueError, "two queries or more. Received: queries=1"),
-        ([GOOD, np.zeros(3, int)], ValueError, "two classes or more. Received: classes=1"),
-        ([GOOD, np.zeros(4, int)], ValueError, "number of queries. Received: labels=4, values=3"),
-    ],
-)
-def test_rejects_values_and_labels(arguments, error, message):
-    with pytest.raises(error, match=message):
-        bootstrap_intervals(*arguments)
+ONE = {"map": np.ones(1)}
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("changes", "error", "message"),
     [
+        (
+            {"values": [0.5]},
+            TypeError,
+            "`values` must be a dict of one array per .*: values='list'",
+        ),
+        ({"values": {}}, ValueError, r"`values` must hold scores of shape \(n,\).*: values={}"),
+        ({"values": {**GOOD, "mrr": np.zeros(2)}}, ValueError, r"'mrr': \('float64', \(2,\)\)"),
+        ({"values": {"mrr": [0, np.nan]}}, ValueError, r"finite. Received: not_finite=\['mrr'\]"),
+        ({"values": ONE, "baseline": ONE}, ValueError, "two queries or more. Rec.* queries=1"),
+        ({"labels": np.zeros(3, int)}, ValueError, "two classes or more. Received: classes=1"),
+        ({"labels": np.zeros(4, int)}, ValueError, "of queries. Received: labels=4, values=3"),
         ({"confidence": 1}, ValueError, "must be > 0 and < 1. Received: confidence=1"),
         ({"confidence": np.nan}, ValueError, "`confidence` must be finite"),
         ({"rounds": 0}, ValueError, "`rounds` must be an integer >= 1. Received: rounds=0"),
@@ -232,9 +229,9 @@ def test_rejects_values_and_labels(arguments, error, message):
         ({"baseline": None}, TypeError, "`baseline` must be a dict"),
     ],
 )
-def test_rejects_options(options, error, message):
+def test_rejects_wrong_values_and_options(changes, error, message):
     with pytest.raises(error, match=message):
-        paired_bootstrap(GOOD, **{"baseline": GOOD, **options})
+        paired_bootstrap(**{"values": GOOD, "baseline": GOOD, **changes})
 
 
 def test_averages_equal_loops(rng):

@@ -69,6 +69,13 @@ def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_tiles):
     np.testing.assert_allclose(curve["false_match_rate"], false, rtol=1e-12)
     np.testing.assert_allclose(curve["true_match_rate"], true, rtol=1e-12)
     np.testing.assert_allclose(curve["threshold"][1:], np.unique(distances), rtol=1e-9)
+    means, variances = ([f(of / scale) for of in (positive, negative)] for f in (np.mean, np.var))
+    lda = (means[1] - means[0]) ** 2 / sum(variances)
+    pairs = [number for pair in zip(means, variances, strict=True) for number in pair]
+    expected = [*np.multiply(pairs, 2 * [scale, float(scale) ** 2]), lda]
+    found = distance_statistics(x, labels)
+    assert list(found.values()) == pytest.approx(expected, rel=1e-9, abs=0)
+    assert all(type(value) is float for value in found.values())
 
 
 def test_rates_equal_a_loop(rng, small_tiles):
@@ -191,17 +198,6 @@ def test_rejects_labels_without_pairs_of_both_kinds(labels, message):
 def test_rejects_wrong_options(score, option, value, error, message):
     with pytest.raises(error, match=f"`{option}` .*{message}"):
         score(LINE, IDS, **{option: value})
-
-
-@pytest.mark.parametrize("scale", [1, 1e-200, 1e-3, 1e150])  # which lda ignores
-def test_two_classes_on_a_line_by_hand(scale):
-    # Positive: 1 (0 to 1) and 4 (3 to 7): mean 2.5, variance 2.25.
-    # Negative: 3, 7, 2, 6: mean 4.5, variance (1.5**2 + 2.5**2 + 2.5**2 + 1.5**2) / 4 = 4.25.
-    line, labels = np.array([[3.0], [0.0], [7.0], [1.0]]), np.array([5, 2, 5, 2])
-    expected = [2.5 * scale, 2.25 * scale**2, 4.5 * scale, 4.25 * scale**2, 2**2 / 6.5]
-    found = distance_statistics(scale * line, labels)
-    assert list(found.values()) == pytest.approx(expected, rel=1e-14, abs=0)
-    assert all(type(value) is float for value in found.values())
 
 
 def test_small_variances_do_not_cancel(rng):

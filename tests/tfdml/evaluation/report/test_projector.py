@@ -48,32 +48,27 @@ def test_names_stay_in_their_field(tmp_path):
     assert written(tmp_path)[2][:2] == ["label\timage", "7\t1.png"]
 
 
-@pytest.mark.parametrize("count", [1, 10])
-def test_pictures_stand_line_by_line(count, tmp_path):
-    """Ten pictures of one colour each: four columns, of which the last lines are empty."""
+@pytest.mark.parametrize(
+    ("count", "most", "options", "side"),
+    [(1, 8192, {"side": 6}, 6), (10, 8192, {"side": 6}, 6), (4, 128, {}, 64), (5, 128, {}, 42)],
+)
+def test_pictures_stand_line_by_line(count, most, options, side, tmp_path, monkeypatch):
+    """Of one colour each, in a square of at most so many pixels; the last places are empty."""
+    monkeypatch.setattr(projector, "_SPRITE_SIDE", most)
 
     def picture_of(row):
         return np.full((12, 12, 3), (20 * row + 20, row, 255), np.uint8)
 
-    write_projector(tmp_path, np.eye(count), np.arange(count), picture_of=picture_of, side=6)
+    write_projector(tmp_path, np.eye(count), np.arange(count), picture_of=picture_of, **options)
     dimensions, _, _, sprite = written(tmp_path)
-    assert dimensions == [6, 6]
+    assert dimensions == [side, side]
     columns = int(np.ceil(count**0.5))
-    assert sprite.shape == (6 * columns, 6 * columns, 3)
+    assert sprite.shape == (side * columns, side * columns, 3)
     for place in range(columns**2):
         line, column = divmod(place, columns)
         colour = [20 * place + 20, place, 255] if place < count else [0, 0, 0]
-        cell = sprite[6 * line : 6 * line + 6, 6 * column : 6 * column + 6]
-        np.testing.assert_array_equal(cell, np.broadcast_to(colour, (6, 6, 3)))
-
-
-@pytest.mark.parametrize(("count", "side"), [(64, 64), (65, 56)])
-def test_many_pictures_are_smaller(count, side, tmp_path, monkeypatch):
-    monkeypatch.setattr(projector, "_SPRITE_SIDE", 512)
-    write_projector(tmp_path, np.ones((count, 1)), np.arange(count), picture_of=lambda row: GREY)
-    dimensions, _, _, sprite = written(tmp_path)
-    assert dimensions == [side, side]
-    assert sprite.shape == (*2 * [int(np.ceil(count**0.5)) * side], 3)
+        cell = sprite[side * line : side * (line + 1), side * column : side * (column + 1)]
+        np.testing.assert_array_equal(cell, np.broadcast_to(colour, (side, side, 3)))
 
 
 def test_replaces_what_it_wrote(tmp_path):
