@@ -122,7 +122,7 @@ def test_evaluate_exports_how_it_decides_of_classes_and_none(here):
         assert found["class_id"].numpy().tolist() == expected["class_id"].tolist()
 
 
-def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split, tmp_path):
+def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split, tmp_path, capsys):
     for row in range(12):
         file = tmp_path / "photos" / f"digit {test_split.labels[row]}" / f"{row}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -140,8 +140,17 @@ def test_an_export_again_has_the_classes_and_images_of_folders(here, test_split,
     names = signatures_of(MODEL / "2")["classify"](image_bytes=content)["classes"][0].numpy()
     assert len(names) == 3
     assert all(name.startswith(b"digit ") for name in names)
+    capsys.readouterr()
     with pytest.warns(UserWarning, match=r"without classify and neighbours of .*small/2"):
         export.main(["saved_models/small"])
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{MODEL}/3: ")
+    assert printed.count(" MB\n") == 2
+    first, again = (embeddings_of(MODEL / version, test_split.images[:20]) for version in "13")
+    np.testing.assert_allclose(first, again, atol=1e-6)
+    stated, expected = (read_metadata(MODEL / version) for version in "31")
+    assert stated.pop("fingerprint") != expected.pop("fingerprint")
+    assert stated == expected
 
 
 def test_an_export_again_may_change_what_the_run_said(here, monkeypatch, capsys):

@@ -8,6 +8,7 @@ import numpy as np
 import programs
 import pytest
 import tensorflow as tf
+from small_runs import run
 
 import pipelines
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels
@@ -20,42 +21,45 @@ from tfdml.serving.versions import newest_version
 
 pytestmark = pytest.mark.usefixtures("without_xla", "loaded_once", "few_digits")
 
-ROOT = pathlib.Path(__file__).parents[1]
-SMALL = ["--dataset", "digits", "--loss", "hdc", "--embedding_dim", "4"]
-SMALL += ["--classes_per_batch", "5", "--steps", "2", "--checkpoint_every", "2"]
+FLAGS = ["--dataset", "digits", "--classes_per_batch", "5", "--steps", "2"]
+FLAGS += ["--checkpoint_every", "2"]
+OF_LEVELS, OF_SIZES = "saved_models/small", "saved_models/cut"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder in which a small run was trained."""
+    """The folder of two small runs: of three levels, and of embeddings that can be cut short."""
     folder = tmp_path_factory.mktemp("levels")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        train.main(["--run", "small", *SMALL])
+    run("--run", "small", *FLAGS, "--embedding_dim", "4", "--loss", "hdc", cwd=folder)
+    sizes = ["--loss_options.base", "npair", "--loss_options.dims", "[8, 4, 2]"]
+    flags = [*FLAGS, "--embedding_dim", "8", "--loss", "matryoshka", *sizes]
+    run("--run", "cut", *flags, cwd=folder)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _inside(trained, monkeypatch):
+    monkeypatch.chdir(trained)
 
 
 @pytest.fixture(scope="module")
 def embeddings(trained):
-    model = keras.models.load_model(trained / "runs" / "small" / "checkpoint.keras")
-    return model.embed(pipelines.load("digits").test.images)
+    """{name of a run: its embeddings of the test images}."""
+    images, found = pipelines.load("digits").test.images, {}
+    for name in ("small", "cut"):
+        model = keras.models.load_model(trained / "runs" / name / "checkpoint.keras")
+        found[name] = model.embed(images)
+    return found
 
 
-@pytest.fixture
-def here(trained, tmp_path, monkeypatch):
-    """An empty working folder from which the run is read."""
-    monkeypatch.chdir(tmp_path)
-    return trained
+def scores(model, *arguments, name="evaluation"):
+    evaluate.main([model, "--nmi", "false", "--k", "1", *arguments])
+    return json.loads(pathlib.Path("runs", pathlib.Path(model).name, f"{name}.json").read_text())
 
 
-def scores(folder, *arguments, name="evaluation"):
-    evaluate.main([str(folder), "--nmi", "false", "--k", "1", *arguments])
-    return json.loads(pathlib.Path("runs", folder.name, f"{name}.json").read_text())
-
-
-def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
-    labels = pipelines.load("digits").test.labels
-    content = scores(here / "saved_models" / "small")
+def test_each_level_is_scored_alone_and_all_together(embeddings, capsys):
+    labels, embeddings = pipelines.load("digits").test.labels, embeddings["small"]
+    content = scores(OF_LEVELS)
     assert embeddings.shape[1] == 12
     for number, level in enumerate(split_levels(embeddings, 3), start=1):
         found = content["levels"][f"level {number}"]
@@ -71,48 +75,26 @@ def test_each_level_is_scored_alone_and_all_together(here, embeddings, capsys):
     assert f"level 2  {alone[1]:10.4f}" in printed
 
 
-def test_levels_are_weighed(here):
-    content = scores(
-        here / "saved_models" / "small",
-        *("--level_weights", "[0, 0, 2.5]"),
-        name="evaluation_weights_0_0_2.5",
-    )
+def test_levels_are_weighed():
+    weights = "--level_weights", "[0, 0, 2.5]"
+    content = scores(OF_LEVELS, *weights, name="evaluation_weights_0_0_2.5")
     deepest = content["levels"]["level 3"]
     assert content["scores"]["recall@1"] == pytest.approx(deepest["recall@1"], abs=2e-3)
     assert content["distances"]["lda"] == pytest.approx(deepest["lda"], rel=1e-4)
 
 
-def test_shallow_levels_are_exported_alone(here, embeddings):
-    out = pathlib.Path("shallow")
-    export.main([str(here / "runs" / "small"), "--levels", "2", "--out", str(out)])
+def test_shallow_levels_are_exported_alone(embeddings):
+    export.main(["runs/small", "--levels", "2", "--out", "shallow"])
     images = pipelines.load("digits").test.images[:20]
     embed = tf.saved_model.load("shallow/1").signatures["embed_images"]
     shallow = embed(images=tf.constant(images, tf.float32))["embedding"]
-    np.testing.assert_allclose(shallow, embeddings[:20, :8], atol=1e-6)
-    assert size_of(out / "1") < size_of(here / "saved_models" / "small" / "1")
-    assert set(scores(out)["levels"]) == {"level 1", "level 2"}
-
-
-def size_of(folder):
-    return sum(path.stat().st_size for path in (folder / "variables").iterdir())
-
-
-def test_a_whole_run_is_exported_again_beside_the_first(trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
-    export.main(["runs/small"])
-    printed = capsys.readouterr().out
-    assert printed.startswith("saved_models/small/2: ")
-    assert printed.count(" MB\n") == 2
-    content = tf.io.encode_png(tf.zeros((8, 8, 1), tf.uint8))[None]
-    first, again = (
-        tf.saved_model.load(f"saved_models/small/{version}").signatures["serving_default"](content)
-        for version in (1, 2)
-    )
-    np.testing.assert_allclose(first["embedding"], again["embedding"], atol=1e-6)
-    stated = [read_metadata(pathlib.Path(f"saved_models/small/{version}")) for version in (1, 2)]
-    assert stated[0].pop("fingerprint") != stated[1].pop("fingerprint")
-    assert stated[0] == stated[1]
-    assert stated[0]["scores"]["trained"].keys() >= {"recall@1"}
+    np.testing.assert_allclose(shallow, embeddings["small"][:20, :8], atol=1e-6)
+    sizes = [
+        sum(path.stat().st_size for path in pathlib.Path(model, "1/variables").iterdir())
+        for model in ("shallow", OF_LEVELS)
+    ]
+    assert sizes[0] < sizes[1]
+    assert set(scores("shallow")["levels"]) == {"level 1", "level 2"}
 
 
 def test_another_loss_may_train_all_levels_as_one():
@@ -123,48 +105,28 @@ def test_another_loss_may_train_all_levels_as_one():
     assert build_model(recipe, dataset.train, dataset).embedder.output_shape == (None, 384)
 
 
-@pytest.fixture(scope="module")
-def matryoshka(tmp_path_factory):
-    """The folder in which a small run of embeddings that can be cut short was trained."""
-    folder = tmp_path_factory.mktemp("matryoshka")
-    flags = ["--dataset", "digits", "--embedding_dim", "8", "--classes_per_batch", "5"]
-    flags += ["--loss", "matryoshka", "--loss_options.base", "npair"]
-    flags += ["--loss_options.dims", "[8, 4, 2]", "--steps", "2", "--checkpoint_every", "2"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        train.main(["--run", "cut", *flags])
-    return folder
-
-
-def test_every_size_of_a_matryoshka_run_is_scored_and_one_alone(matryoshka, here):
-    digits, model = pipelines.load("digits").test, matryoshka / "saved_models" / "cut"
-    whole = keras.models.load_model(matryoshka / "runs" / "cut" / "checkpoint.keras")
-    embeddings = whole.embed(digits.images)
-    sizes = scores(model)["levels"]
+def test_every_size_of_a_matryoshka_run_is_scored_and_one_alone(embeddings):
+    labels, embeddings = pipelines.load("digits").test.labels, embeddings["cut"]
+    sizes = scores(OF_SIZES)["levels"]
     assert list(sizes) == ["first 2", "first 4", "first 8"]
     for size in (2, 4, 8):
         cut = embeddings[:, :size] / np.linalg.norm(embeddings[:, :size], axis=1, keepdims=True)
-        expected = recall_at_k(cut, digits.labels, k=1)[1]
+        expected = recall_at_k(cut, labels, k=1)[1]
         assert sizes[f"first {size}"]["recall@1"] == pytest.approx(expected, abs=2e-3)
-    alone = scores(model, "--dims", "4", name="evaluation_dims_4")
+    alone = scores(OF_SIZES, "--dims", "4", name="evaluation_dims_4")
     assert "levels" not in alone
     assert alone["scores"]["recall@1"] == sizes["first 4"]["recall@1"]
 
 
-def test_the_first_numbers_are_exported_alone(matryoshka, here):
-    export.main([str(matryoshka / "runs" / "cut"), "--dims", "4"])
-    exported = newest_version(matryoshka / "saved_models" / "cut_dims_4")
+def test_the_first_numbers_are_exported_alone(embeddings):
+    export.main(["runs/cut", "--dims", "4"])
+    exported = newest_version(pathlib.Path("saved_models/cut_dims_4"))
     assert read_metadata(exported)["dimension"] == 4
     images = tf.cast(pipelines.load("digits").test.images[:8], tf.float32)
-    short, long = (
-        tf.saved_model.load(str(path)).signatures["embed_images"](images=images)["embedding"]
-        for path in (exported, newest_version(matryoshka / "saved_models" / "cut"))
-    )
-    np.testing.assert_allclose(short, tf.math.l2_normalize(long[:, :4], axis=1), atol=1e-6)
-    assert list(scores(exported.parent)["levels"]) == ["first 2", "first 4"]
-
-
-OF_LEVELS, OF_SIZES = "saved_models/small", "saved_models/cut"  # of the runs above
+    embed = tf.saved_model.load(str(exported)).signatures["embed_images"]
+    expected = tf.math.l2_normalize(embeddings["cut"][:8, :4], axis=1)
+    np.testing.assert_allclose(embed(images=images)["embedding"], expected, atol=1e-6)
+    assert list(scores("saved_models/cut_dims_4")["levels"]) == ["first 2", "first 4"]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +142,5 @@ OF_LEVELS, OF_SIZES = "saved_models/small", "saved_models/cut"  # of the runs ab
         (evaluate, f"{OF_LEVELS} --level_weights [1,2]", "one number for each level of a model"),
     ],
 )
-def test_rejects_levels_and_sizes_that_there_are_not(
-    program, arguments, message, trained, matryoshka
-):
-    folder = matryoshka if "cut" in arguments else trained
-    assert message in programs.run(program.main, *arguments.split(), cwd=folder).sentence
+def test_rejects_levels_and_sizes_that_there_are_not(program, arguments, message, trained):
+    assert message in programs.run(program.main, *arguments.split(), cwd=trained).sentence
