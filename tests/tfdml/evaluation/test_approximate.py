@@ -95,9 +95,9 @@ def test_rows_that_are_not_returned_are_not_found(rng):
 
 
 def test_states_the_cost_which_codes_keep_small(rng):
-    data = classes(rng, 600, 32, noise=0.8)
+    data = classes(rng, 300, 32, noise=0.8)
     graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))
-    assert codes["index_bytes"] < 600 * 32 < 600 * 32 * 4 < graph["index_bytes"]
+    assert codes["index_bytes"] < 300 * 32 < 300 * 32 * 4 < graph["index_bytes"]
     assert codes["overlap"][8] < 0.9 < graph["overlap"][8]
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):
         assert 0 < graph[name] < 60

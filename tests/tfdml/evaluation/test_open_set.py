@@ -139,7 +139,7 @@ def test_every_part_has_known_and_unknown_classes_in_both_roles(number, rng):
 def test_separate_classes_are_told_apart_and_equal_ones_not(rng):
     labels = np.repeat(np.arange(16), 6)
     centres, noise = 9 * rng.normal(size=(16, 8))[labels], rng.normal(size=(96, 8))
-    good = evaluation.open_set_evaluation(centres + noise, labels, draws=4)
+    good = evaluation.open_set_evaluation(centres + noise, labels, draws=2)
     assert min(good["scores"][name] for name in ("auroc", "oscr", "accuracy")) > 0.95
     assert json.loads(json.dumps(good))["scores"] == good["scores"]
     assert {*good["methods"]} == {*METHODS}
@@ -147,12 +147,13 @@ def test_separate_classes_are_told_apart_and_equal_ones_not(rng):
     for name, (low, high) in good["intervals"].items():
         assert 0 <= low <= good["scores"][name] <= high <= 1
     assert good["reliability"]["ece"] <= good["scores"]["ece"] + 1e-9
-    assert sum(good["reliability"]["rows"]) == 4 * 8 * (6 + 4 * 3)
-    bad = evaluation.open_set_evaluation(noise, labels, draws=4)["scores"]
-    assert abs(bad["auroc"] - 0.5) < 0.1
-    once = evaluation.open_set_evaluation(noise, labels, draws=1, seed=5)
-    assert once["intervals"] == {}
-    assert once == evaluation.open_set_evaluation(noise, labels, draws=1, seed=5)
+    assert sum(good["reliability"]["rows"]) == 2 * 8 * (6 + 4 * 3)
+    bad, again = (
+        evaluation.open_set_evaluation(noise, labels, draws=1, seed=5) for _ in range(2)
+    )
+    assert abs(bad["scores"]["auroc"] - 0.5) < 0.1
+    assert bad["intervals"] == {}
+    assert bad == again
 
 
 def test_one_half_chooses_and_the_other_is_scored(rng):

@@ -176,7 +176,7 @@ def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
 
 
 def test_a_deep_hierarchy_needs_no_recursion():
-    chain = {i: i + 1 for i in range(50_000)} | {-1: 49_999}
+    chain = {i: i + 1 for i in range(5000)} | {-1: 4999}
     assert zero_shot_means(M[:1], [0], chain, [-1]).tolist() == M[:1].tolist()
 
 

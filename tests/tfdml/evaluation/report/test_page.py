@@ -187,7 +187,7 @@ def test_fits_the_bytes(report, monkeypatch):
 
 
 def test_is_the_same_for_the_same_seed(report):
-    first, again, other = (report(folder=str(i), seed=i // 2).read_bytes() for i in range(3))
+    first, again, other = (report(12, folder=str(i), seed=i // 2).read_bytes() for i in range(3))
     assert first == again != other
 
 
