@@ -148,9 +148,7 @@ def test_separate_classes_are_told_apart_and_equal_ones_not(rng):
         assert 0 <= low <= good["scores"][name] <= high <= 1
     assert good["reliability"]["ece"] <= good["scores"]["ece"] + 1e-9
     assert sum(good["reliability"]["rows"]) == 2 * 8 * (6 + 4 * 3)
-    bad, again = (
-        evaluation.open_set_evaluation(noise, labels, draws=1, seed=5) for _ in range(2)
-    )
+    bad, again = (evaluation.open_set_evaluation(noise, labels, draws=1, seed=5) for _ in range(2))
     assert abs(bad["scores"]["auroc"] - 0.5) < 0.1
     assert bad["intervals"] == {}
     assert bad == again

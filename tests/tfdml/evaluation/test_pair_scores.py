@@ -45,12 +45,12 @@ def small_tiles(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scale"),
-    [("f4", 1e-30), ("f4", 1), ("f4", 1e30), ("f8", 1e-200), ("f8", 1e16), ("f8", 1e150)],
+    ("dtype", "scale", "offset"),
+    [("f4", 1e-30, 0), ("f4", 1, 1000), ("f4", 1e30, 0), ("f8", 1e-200, 0), ("f8", 1e150, 0)],
 )
-def test_equals_loops_and_scikit_learn(dtype, scale, rng, small_tiles):
+def test_equals_loops_and_scikit_learn(dtype, scale, offset, rng, small_tiles):
     x, labels = some_rows(rng)
-    x = (x * scale).astype(dtype)
+    x = (x * scale + offset).astype(dtype)
     positive, negative = distances_of_pairs(x, labels)
     same = np.arange(len(positive) + len(negative)) < len(positive)
     distances = np.concatenate([positive, negative])
@@ -91,13 +91,14 @@ def test_rates_equal_a_loop(rng, small_tiles):
 def test_bins_bound_their_error(rng, monkeypatch):
     monkeypatch.setattr(tiles.DistanceTiles, "size", 70)
     x, labels = some_rows(rng, rows=300)
-    exact = verification_scores(x, labels)
+    exact, statistics = verification_scores(x, labels), distance_statistics(x, labels)
     monkeypatch.setattr(pair_distances, "_EXACT_PAIRS", 0)
     errors = []
     for bits in (18, 10):  # the fewer, the more pairs share one
         monkeypatch.setattr(pair_distances, "_BIN_BITS", bits)
         monkeypatch.setattr(pair_distances, "_FEW_BITS", min(bits, 14))
         binned = verification_scores(x, labels)
+        assert distance_statistics(x, labels) == pytest.approx(statistics, rel=1e-10)
         assert abs(binned["auc"] - exact["auc"]) <= binned["auc_error"] + 1e-12
         assert binned["equal_error_rate"] == pytest.approx(exact["equal_error_rate"], abs=2e-3)
         for rate, threshold in binned["thresholds"].items():
