@@ -10,7 +10,6 @@ from tfdml.evaluation import inputs
 from tfdml.evaluation.pair_distances import DistanceCounter, Histogram
 from tfdml.evaluation.tiles import DistanceTiles, SimilarityTiles, leave_out, slices_of
 
-_BYTE = 255  # the largest count of a uint8
 _EXTRA = 8  # candidates beyond the nearest rows, whose order float32 may confuse
 
 
@@ -305,7 +304,8 @@ def _reached(scores, thresholds, asked):
     asked, limits = asked[rows], thresholds[rows]
     least = np.where(asked, limits, np.inf).min(axis=1).astype(limits.dtype)
     if len(places) == 1:
-        reached[rows, places[0]] = _count_true(scores >= least[:, None])
+        # Counted in 16 bits, several times as fast as by `np.count_nonzero`; a tile is narrower.
+        reached[rows, places[0]] = np.sum(scores >= least[:, None], axis=1, dtype=np.uint16)
         return reached
     reached[rows] = _reached_by(scores, least, limits)
     return reached
@@ -327,17 +327,6 @@ def _reached_by(scores, least, limits):
         step //= 2
     numbers = np.bincount(place, minlength=len(ends)).reshape(rows, -1)
     return np.cumsum(numbers, axis=1)[:, :places]
-
-
-def _count_true(mask):
-    """Numbers of true entries of each row, several times as fast as `np.count_nonzero`."""
-    if mask.flags.c_contiguous:
-        starts = np.arange(0, mask.shape[1], _BYTE)
-        parts = np.add.reduceat(mask.view(np.uint8), starts, axis=1, dtype=np.uint8)
-        return parts.sum(axis=1, dtype=np.int32)
-    mask = mask.T.view(np.uint8)
-    parts = (mask[first : first + _BYTE] for first in range(0, len(mask), _BYTE))
-    return sum(np.add.reduce(of, axis=0, dtype=np.uint8).astype(np.int32) for of in parts)
 
 
 def _true_places(mask):
