@@ -54,7 +54,8 @@ def _not_jpeg(contents):
     header = first_bytes(contents)
 
     def other():
-        animated = _is_webp(header) & (header[20] // 2 % 2 == 1)
+        is_webp = starts(header, b"RIFF") & starts(header, b"WEBPVP8X", at=8)
+        animated = is_webp & (header[20] // 2 % 2 == 1)
         still = tf.debugging.assert_equal(animated, False, "an animated WebP cannot be read")
         with tf.control_dependencies([still]):
             # Not `channels=3`, which fails for a WebP with transparency.
@@ -64,7 +65,8 @@ def _not_jpeg(contents):
             has_colour, lambda: image[:, :, :3], lambda: tf.tile(image[:, :, :1], [1, 1, 3])
         )
 
-    return tf.cond(_has_bmp_palette(header), lambda: _bmp_of_palette(contents, header), other)
+    has_palette = starts(header, b"BM") & (little_endian(header, 28, 2) <= 8)
+    return tf.cond(has_palette, lambda: _bmp_of_palette(contents, header), other)
 
 
 def resize(images, image_size):
@@ -143,14 +145,6 @@ def starts(header, text, at=0):
 
 def little_endian(header, at, count):
     return tf.reduce_sum(header[at : at + count] * [256**i for i in range(count)])
-
-
-def _is_webp(header):
-    return starts(header, b"RIFF") & starts(header, b"WEBPVP8X", at=8)
-
-
-def _has_bmp_palette(header):
-    return starts(header, b"BM") & (little_endian(header, 28, 2) <= 8)
 
 
 def _bmp_of_palette(contents, header):
