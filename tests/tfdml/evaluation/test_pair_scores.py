@@ -173,32 +173,38 @@ def test_distances_to_both_sides_of_a_round_number_tie():
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    ("score", "changes", "error", "message"),
     [
-        (IDS * 0, r"two classes or more, .* Received: rows=4, classes=1$"),
-        (np.arange(4), r"two rows or more of one.* Received: rows=4, classes=4$"),
+        (
+            verification_scores,
+            {"labels": IDS * 0},
+            ValueError,
+            "two classes .*: rows=4, classes=1$",
+        ),
+        (rates_at_threshold, {"labels": np.arange(4)}, ValueError, "two rows .*rows=4, classes=4$"),
+        (
+            verification_scores,
+            {"false_match_rates": (0.1, 1.0)},
+            ValueError,
+            ">= 0 and < 1. .*=1.0",
+        ),
+        (
+            verification_scores,
+            {"false_match_rates": []},
+            ValueError,
+            "must not be empty. .*=\\[\\]",
+        ),
+        (verification_scores, {"false_match_rates": "0.1"}, TypeError, "must be a number. .*='0'"),
+        (calibrate_threshold, {"false_match_rate": -0.1}, ValueError, ">= 0 and < 1. .*=-0.1"),
+        (verification_curve, {"points": 1}, ValueError, "must be an integer >= 2. .*points=1"),
+        (rates_at_threshold, {"threshold": np.nan}, ValueError, "must not be NaN. .*threshold=nan"),
     ],
 )
-def test_rejects_labels_without_pairs_of_both_kinds(labels, message):
-    for score, *option in ((verification_scores,), (rates_at_threshold, 1.0)):
-        with pytest.raises(ValueError, match=message):
-            score(LINE, labels, *option)
-
-
-@pytest.mark.parametrize(
-    ("score", "option", "value", "error", "message"),
-    [
-        (verification_scores, "false_match_rates", (0.1, 1.0), ValueError, ">= 0 and < 1. .*=1.0"),
-        (verification_scores, "false_match_rates", [], ValueError, "must not be empty. .*=\\[\\]"),
-        (verification_scores, "false_match_rates", "0.1", TypeError, "must be a number. .*='0'"),
-        (calibrate_threshold, "false_match_rate", -0.1, ValueError, ">= 0 and < 1. .*=-0.1"),
-        (verification_curve, "points", 1, ValueError, "must be an integer >= 2. .*points=1"),
-        (rates_at_threshold, "threshold", np.nan, ValueError, "must not be NaN. .*threshold=nan"),
-    ],
-)
-def test_rejects_wrong_options(score, option, value, error, message):
-    with pytest.raises(error, match=f"`{option}` .*{message}"):
-        score(LINE, IDS, **{option: value})
+def test_rejects_wrong_labels_and_options(score, changes, error, message):
+    options = {"threshold": 1.0} if score is rates_at_threshold else {}
+    *_, name = changes
+    with pytest.raises(error, match=f"`{name}` .*{message}"):
+        score(**{"embeddings": LINE, "labels": IDS, **options, **changes})
 
 
 def test_small_variances_do_not_cancel(rng):

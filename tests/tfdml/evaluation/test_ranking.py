@@ -127,26 +127,6 @@ def test_finds_the_best_rows_by_a_similarity(sizes, rng):
     np.testing.assert_allclose(ranking.distances, -np.sort(-scores, axis=1)[:, :6])
 
 
-def spoilt(a, b):
-    scores = a @ b.T
-    scores[0, 1] = np.nan
-    return scores
-
-
-@pytest.mark.parametrize(
-    ("similarity", "error", "message"),
-    [
-        ("pddm", TypeError, "`similarity` must be a callable or None. Received: similarity='pddm'"),
-        (lambda a, b: a[:, 0], ValueError, r"must return shape \(8, 8\).*scores.shape=\(8,\)"),
-        (spoilt, ValueError, "must return finite scores. Received: scores_not_finite=1"),
-        (lambda a, b: np.tri(8), ValueError, "must be symmetric. Received: largest_difference=1.0"),
-    ],
-)
-def test_rejects_wrong_similarities(similarity, error, message):
-    with pytest.raises(error, match=message):
-        recall_at_k(np.ones((8, 5)), np.arange(8) // 2, k=1, similarity=similarity)
-
-
 @pytest.mark.parametrize("kind", ["tiny", "huge", "ties", "as of float32"])
 def test_finds_the_nearest_rows_by_distance_then_by_number(kind, sizes, rng):
     x = {
@@ -234,22 +214,32 @@ def test_memory_stays_that_of_a_few_tiles(rows, similarity, size, rng):
 X, Y = np.zeros((8, 5)), np.arange(8) // 2
 
 
+def spoilt(a, b):
+    scores = a @ b.T
+    scores[0, 1] = np.nan
+    return scores
+
+
 @pytest.mark.parametrize(
-    ("gallery", "labels", "options", "message"),
+    ("gallery", "options", "error", "message"),
     [
-        (iter([X]), Y, {}, "must be blocks that can be read twice, as a list. Received: type='li"),
-        ([X, X], Y, {}, "one label per gallery row. Received: labels=8, rows=16"),
-        ([X, X[:, :4]], np.tile(Y, 2), {}, "must have the same dim"),
-        ([X, X + np.nan], np.tile(Y, 2), {}, "`gallery_embeddings` must be finite"),
-        (X, None, {}, "must be given together"),
-        (X, Y, {"histogram": True}, "`histogram` counts the pairs of queries among themselves"),
-        (X, Y, {"own": np.arange(7)}, "`own` must have ids for each query"),
-        (X, Y, {"nearest": -1}, "`nearest` must be an integer >= 0"),
+        ((iter([X]), Y), {}, ValueError, "must be blocks that can be read twice, .*: type='li"),
+        (([X, X], Y), {}, ValueError, "one label per gallery row. Received: labels=8, rows=16"),
+        (([X, X[:, :4]], np.tile(Y, 2)), {}, ValueError, "must have the same dim"),
+        (([X, X + np.nan], np.tile(Y, 2)), {}, ValueError, "`gallery_embeddings` must be finite"),
+        ((X,), {}, ValueError, "must be given together"),
+        ((X, Y), {"histogram": True}, ValueError, "`histogram` counts the pairs of queries among"),
+        ((X, Y), {"own": np.arange(7)}, ValueError, "`own` must have ids for each query"),
+        ((X, Y), {"nearest": -1}, ValueError, "`nearest` must be an integer >= 0"),
+        ((), {"similarity": "pddm"}, TypeError, "must be a callable or None. Rec.*='pddm'"),
+        ((), {"similarity": lambda a, b: a[:, 0]}, ValueError, r"\(8, 8\).*scores.shape=\(8,\)"),
+        ((), {"similarity": spoilt}, ValueError, "finite scores. Received: scores_not_finite=1"),
+        ((), {"similarity": lambda a, b: np.tri(8)}, ValueError, "symmetric. .*difference=1.0"),
     ],
 )
-def test_rejects_wrong_galleries(gallery, labels, options, message):
-    with pytest.raises(ValueError, match=message):
-        rank(X, Y, gallery, labels, **options)
+def test_rejects_wrong_galleries_and_similarities(gallery, options, error, message):
+    with pytest.raises(error, match=message):
+        rank(X, Y, *gallery, **options)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from mean_loops import hits_by_loops
 from tfdml.evaluation import (
     class_means,
     every_nth_child,
-    have_relatives,
     read_hierarchy,
     zero_shot_accuracy,
     zero_shot_means,
@@ -120,38 +119,41 @@ def test_unit_means_of_unit_means():
 M, H = np.eye(2), {1: "a", 2: "b", 9: "a", 8: "c", "a": "r", "b": "r", "c": "s"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        ((M, [1, 2], H, [8]), {}, ValueError, r"an ancestor with training classes .*first=\[8\]"),
-        ((M[:1], [9], {9: "r", 8: "r"}, [8]), {"include_roots": False}, ValueError, "without=1"),
-        ((M, [1, 2], H, [2]), {}, ValueError, r"classes must not be trained. .*shared=\[2\]"),
-        ((M, [1, 1], H, [9]), {}, ValueError, "`ids` must have each class once"),
-        ((M, [1], H, [9]), {}, ValueError, "`ids` must have one id per row of `means`"),
-        ((M, [1, 5], H, [9]), {}, ValueError, r"a parent for every class. .*first=\[5\]"),
-        ((M, [1.0, 2], H, [9]), {}, TypeError, "`ids` must be integers"),
-        ((M, [1, 2], H, [9]), {"ancestors": "some"}, ValueError, "must be one of 'all', 'parent'"),
-        ((M, [1, 2], H, [9]), {"weights": "x"}, ValueError, "must be one of 'equal', 'depth'"),
-        ((M, [1, 2], H, [9]), {"include_roots": 1}, TypeError, "`include_roots` must be true or"),
-    ],
-)
-def test_rejects_what_cannot_be_placed(arguments, options, error, message):
-    with pytest.raises(error, match=message):
-        zero_shot_means(*arguments, **options)
+def placing(hierarchy, ids=(1, 2), unseen=(9,), means=M, **options):
+    return zero_shot_means(means, ids, hierarchy, unseen, **options)
+
+
+def scoring(rows, **options):
+    return zero_shot_accuracy(M, [1, 2], H, rows, [9], **{"k": 1, **options})
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "error", "message"),
+    ("function", "given", "options", "error", "message"),
     [
-        (M[:1], {"k": 2}, ValueError, "`k` must not exceed the number of means. .*k=2, means=1"),
-        (M[:1], {"equal_means": "x"}, ValueError, "`equal_means` must be one of 'expected', 'aga"),
-        (np.ones((1, 3)), {}, ValueError, "`embeddings` and `unseen_embeddings` must have the sam"),
-        (M[:1], {"wieght": 1}, TypeError, r"got an unexpected .*'wieght'"),
+        (placing, H, {"unseen": [8]}, ValueError, r"an ancestor with training .*first=\[8\]"),
+        (placing, H, {"means": M[:1], "ids": [2], "include_roots": False}, ValueError, "without=1"),
+        (placing, H, {"unseen": [2]}, ValueError, r"classes must not be trained. .*shared=\[2\]"),
+        (placing, H, {"ids": [1, 1]}, ValueError, "`ids` must have each class once"),
+        (placing, H, {"ids": [1]}, ValueError, "`ids` must have one id per row of `means`"),
+        (placing, H, {"ids": [1, 5]}, ValueError, r"a parent for every class. .*first=\[5\]"),
+        (placing, H, {"ids": [1.0, 2]}, TypeError, "`ids` must be integers"),
+        (placing, H, {"ancestors": "some"}, ValueError, "must be one of 'all', 'parent'"),
+        (placing, H, {"weights": "x"}, ValueError, "must be one of 'equal', 'depth'"),
+        (placing, H, {"include_roots": 1}, TypeError, "`include_roots` must be true or"),
+        (placing, {1: 1}, {}, ValueError, r"must have no cycles. Received: cycle=\[1, 1\]"),
+        (placing, {5: 1, 1: 2, 2: 3, 3: 1}, {}, ValueError, r"cycles. .* cycle=\[1, 2, 3, 1\]"),
+        (placing, {"a": ("r", "b"), "b": ("r", "a")}, {}, ValueError, r"\['a', 'b', 'a'\]"),
+        (placing, {1: None}, {}, ValueError, "must not have None as a parent. Received: node=1"),
+        (placing, [(1, 2)], {}, TypeError, "`hierarchy` must map each class to its parent or"),
+        (scoring, M[:1], {"k": 2}, ValueError, "exceed the number of means. .*k=2, means=1"),
+        (scoring, M[:1], {"equal_means": "x"}, ValueError, "must be one of 'expected', 'against'"),
+        (scoring, np.ones((1, 3)), {}, ValueError, "`embeddings` and `unseen_embeddings` must"),
+        (scoring, M[:1], {"wieght": 1}, TypeError, r"got an unexpected .*'wieght'"),
     ],
 )
-def test_rejects_wrong_arguments_of_the_scores(rows, options, error, message):
+def test_rejects_what_cannot_be_placed_or_scored(function, given, options, error, message):
     with pytest.raises(error, match=message):
-        zero_shot_accuracy(M, [1, 2], H, rows, [9], **{"k": 1, **options})
+        function(given, **options)
 
 
 @pytest.mark.parametrize("unseen", [(7, 8, 9), (7, 8)])
@@ -178,21 +180,6 @@ def test_rows_of_related_classes_are_scored_among_all(unseen, rng):
 def test_a_deep_hierarchy_needs_no_recursion():
     chain = {i: i + 1 for i in range(5000)} | {-1: 4999}
     assert zero_shot_means(M[:1], [0], chain, [-1]).tolist() == M[:1].tolist()
-
-
-@pytest.mark.parametrize(
-    ("hierarchy", "error", "message"),
-    [
-        ({1: 1}, ValueError, r"must have no cycles. Received: cycle=\[1, 1\]"),
-        ({5: 1, 1: 2, 2: 3, 3: 1}, ValueError, r"no cycles. Received: cycle=\[1, 2, 3, 1\]"),
-        ({"a": ("r", "b"), "b": ("r", "a")}, ValueError, r"no cycles. .*\['a', 'b', 'a'\]"),
-        ({1: None}, ValueError, "must not have None as a parent. Received: node=1"),
-        ([(1, 2)], TypeError, "`hierarchy` must map each class to its parent or a tuple"),
-    ],
-)
-def test_rejects_what_is_no_hierarchy(hierarchy, error, message):
-    with pytest.raises(error, match=message):
-        have_relatives([1], hierarchy, [9])
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.34, 0.9])

@@ -78,13 +78,13 @@ def test_draws_what_queries_find(similarity, channels, tmp_path, monkeypatch):
     assert ("learned similarity" in figure.get_supxlabel()) == bool(similarity)
 
 
-def test_queries_are_random_and_photographs_drawn_small(tmp_path, two_classes, monkeypatch):
+def test_queries_are_random_and_photographs_drawn_small(two_classes, monkeypatch, without_figures):
     monkeypatch.setattr(figures, "_FOUND", 1)
     monkeypatch.setattr(figures, "_QUERIES", 2)
 
     def shown(seed):
         options = {"similarity": None, "names": 60 * [""], "seed": seed}
-        figure = plot_retrievals(photograph, *two_classes, tmp_path / "r.png", **options)
+        figure = plot_retrievals(photograph, *two_classes, "r.png", **options)
         pictures = [axes.get_images()[0].get_array() for axes in figure.axes]
         assert [picture.shape for picture in pictures] == 4 * [(384, 512, 3)]
         return [int(picture[0, 0, 0]) for picture in pictures]
