@@ -209,11 +209,7 @@ ONE = {"map": np.ones(1)}
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        (
-            {"values": [0.5]},
-            TypeError,
-            "`values` must be a dict of one array per .*: values='list'",
-        ),
+        ({"values": [0.5]}, TypeError, "`values` must be a dict of one array .*: values='list'"),
         ({"values": {}}, ValueError, r"`values` must hold scores of shape \(n,\).*: values={}"),
         ({"values": {**GOOD, "mrr": np.zeros(2)}}, ValueError, r"'mrr': \('float64', \(2,\)\)"),
         ({"values": {"mrr": [0, np.nan]}}, ValueError, r"finite. Received: not_finite=\['mrr'\]"),

@@ -175,25 +175,10 @@ def test_distances_to_both_sides_of_a_round_number_tie():
 @pytest.mark.parametrize(
     ("score", "changes", "error", "message"),
     [
-        (
-            verification_scores,
-            {"labels": IDS * 0},
-            ValueError,
-            "two classes .*: rows=4, classes=1$",
-        ),
+        (verification_scores, {"labels": IDS * 0}, ValueError, "two classes .*rows=4, classes=1$"),
         (rates_at_threshold, {"labels": np.arange(4)}, ValueError, "two rows .*rows=4, classes=4$"),
-        (
-            verification_scores,
-            {"false_match_rates": (0.1, 1.0)},
-            ValueError,
-            ">= 0 and < 1. .*=1.0",
-        ),
-        (
-            verification_scores,
-            {"false_match_rates": []},
-            ValueError,
-            "must not be empty. .*=\\[\\]",
-        ),
+        (verification_scores, {"false_match_rates": (0.1, 1.0)}, ValueError, "< 1. .*=1.0"),
+        (verification_scores, {"false_match_rates": []}, ValueError, r"not be empty. .*=\[\]"),
         (verification_scores, {"false_match_rates": "0.1"}, TypeError, "must be a number. .*='0'"),
         (calibrate_threshold, {"false_match_rate": -0.1}, ValueError, ">= 0 and < 1. .*=-0.1"),
         (verification_curve, {"points": 1}, ValueError, "must be an integer >= 2. .*points=1"),

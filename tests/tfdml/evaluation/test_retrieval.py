@@ -227,23 +227,11 @@ GALLERY = {"gallery_embeddings": X, "gallery_labels": Y}
         ({"labels": Y[:7]}, ValueError, r"same batch size. Received: labels.shape=\(7,\)"),
         ({"labels": Y / 2}, TypeError, r"`labels` must be integers. Received: dtype=float64 \(arg"),
         ({"labels": Y.astype(str)}, TypeError, r"integers; convert names by np\.unique\(labels, "),
-        (
-            {"labels": np.eye(8)},
-            TypeError,
-            r"integers; convert one-hot rows by np\.argmax\(labels, ",
-        ),
+        ({"labels": np.eye(8)}, TypeError, r"integers; convert one-hot rows by np\.argmax\(lab"),
         ({"labels": np.eye(8, dtype=int)}, ValueError, r"\(n, 1\); convert one-hot rows by "),
-        (
-            {"embeddings": Y[:, None]},
-            TypeError,
-            "`embeddings` must be floats. Received: dtype=int64",
-        ),
+        ({"embeddings": Y[:, None]}, TypeError, "`embeddings` must be floats. Rec.*dtype=int64"),
         ({"embeddings": X[0]}, ValueError, r"`embeddings` must have shape \(n, dim\)"),
-        (
-            {"embeddings": X + np.nan},
-            ValueError,
-            "`embeddings` must be finite. Rec.*: rows_not_fin",
-        ),
+        ({"embeddings": X + np.nan}, ValueError, "`embeddings` must be finite. Rec.*rows_not_fin"),
     ],
 )
 def test_rejects_wrong_rows_and_options(changes, error, message):
