@@ -57,7 +57,7 @@ def scores(model, *arguments, name="evaluation"):
     return json.loads(pathlib.Path("runs", pathlib.Path(model).name, f"{name}.json").read_text())
 
 
-def test_each_level_is_scored_alone_and_all_together(embeddings, capsys):
+def test_each_level_is_scored_alone_and_all_together_by_weights(embeddings, capsys):
     labels, embeddings = pipelines.load("digits").test.labels, embeddings["small"]
     content = scores(OF_LEVELS)
     assert embeddings.shape[1] == 12
@@ -73,14 +73,10 @@ def test_each_level_is_scored_alone_and_all_together(embeddings, capsys):
     printed = capsys.readouterr().out
     assert "Scores of each level or size, by distance:" in printed
     assert f"level 2  {alone[1]:10.4f}" in printed
-
-
-def test_levels_are_weighed():
-    weights = "--level_weights", "[0, 0, 2.5]"
-    content = scores(OF_LEVELS, *weights, name="evaluation_weights_0_0_2.5")
-    deepest = content["levels"]["level 3"]
-    assert content["scores"]["recall@1"] == pytest.approx(deepest["recall@1"], abs=2e-3)
-    assert content["distances"]["lda"] == pytest.approx(deepest["lda"], rel=1e-4)
+    weighed = scores(OF_LEVELS, "--level_weights", "[0, 0, 2.5]", name="evaluation_weights_0_0_2.5")
+    assert weighed["scores"]["recall@1"] == pytest.approx(alone[2], abs=2e-3)
+    deepest = weighed["levels"]["level 3"]
+    assert weighed["distances"]["lda"] == pytest.approx(deepest["lda"], rel=1e-4)
 
 
 def test_shallow_levels_are_exported_alone(embeddings):

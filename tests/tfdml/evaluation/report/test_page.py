@@ -59,21 +59,16 @@ def drawn(monkeypatch):
 
 def test_holds_what_it_was_given(report):
     intervals, values = {"recall@1": (0.25, 0.75)}, {"mrr": np.linspace(0, 1, 60)}
-    options = {"facts": {"model": "an embedder", "seed": 7}, "class_names": {2**60: "first"}}
-    options |= {"image_names": [f"{i}.png" for i in range(60)], "untrained": {"nmi": 0.125}}
-    options["without_copies"] = {"nmi": 0.0625}
+    options = {"class_names": {2**60: "first"}, "image_names": [f"{i}.png" for i in range(60)]}
+    options |= {"untrained": {"nmi": 0.125}, "without_copies": {"nmi": 0.0625}}
     path = report(intervals=intervals, per_query=values, **options)
     assert (path.name, path.parent.name) == ("index.html", "report")
     page = Page(path)
     assert page.open == []
-    assert page.texts["title"][0] == page.texts["h1"][0] == "A report"
     assert page.texts["p"][0] == "60 images of 4 classes."
-    assert {"recall@1", "recall@4", "nmi"} <= set(page.texts["th"])
     assert {"0.8750", "0.2500 to 0.7500", "untrained 0.1250, without copies 0.0625"} <= set(
         page.texts["td"]
     )
-    assert page.texts["dt"] == ["model", "seed"]
-    assert page.texts["dd"] == ["an embedder", "7"]
     assert page.data["classes"] == ["first", *(str(2**60 + i) for i in (1, 2, 3))]
     assert page.data["images"] == options["image_names"]
     np.testing.assert_allclose(page.array("<f4", "values", "mrr"), values["mrr"], 1e-6)
@@ -134,16 +129,17 @@ def test_escapes_all_names(names, report, hostile):
     first, second, third = names or hostile
     path = report(
         title=first,
-        facts={second: third, third: first},
+        facts={second: third, third: 7},
         scores={first: 0.5, second: 2.0, third: -1.0},
         per_query={first: np.zeros(60), second: np.ones(60)},
         class_names=dict(enumerate((first, second, third), start=2**60)),
     )
     page = Page(path)
     shown = {
+        "title": [first],
         "h1": [first],
         "dt": [second, third],
-        "dd": [third, first],
+        "dd": [third, "7"],
         "th": [first, second, third],
     }
     for tag, texts in shown.items():
