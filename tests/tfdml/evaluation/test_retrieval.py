@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 import pathlib
@@ -82,26 +83,29 @@ def test_equals_the_golden_values():
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "similarity", "sizes"),
+    ("kind", "dtype", "similarity", "grouped", "sizes"),
     [
+        *((kind, "float64", None, False, "as is") for kind in ("spread", "collapsed", "half zero")),
+        *(("spread", dtype, None, False, "as is") for dtype in ("float16", "float32")),
+        ("spread", "float64", None, False, "small"),
         *(
-            (kind, "float64", None, "as is")
-            for kind in ("spread", "grid", "collapsed", "half zero")
+            ("grid", "float64", *each)
+            for each in itertools.product((None, nearness), (False, True), ("as is", "small"))
         ),
-        *(("spread", dtype, None, "as is") for dtype in ("float16", "float32")),
-        *((kind, "float64", None, "small") for kind in ("spread", "grid")),
-        *(("grid", "float64", nearness, sizes) for sizes in ("as is", "small")),
     ],
     indirect=["sizes"],
 )
-def test_equals_loops(kind, dtype, similarity, sizes, rng):
+def test_equals_loops(kind, dtype, similarity, grouped, sizes, rng):
     x, labels = some_rows(kind, rng)
-    x, query = x.astype(dtype), np.arange(60) % 3 == 0
-    table, k, others = nearness(x, x), (1, 2, 5), np.ix_(query, ~query)
-    expected = by_loops(table, labels, k, labels, np.eye(60, dtype=bool))
+    x, query, k = x.astype(dtype), np.arange(60) % 3 == 0, (1, 2, 5)
+    table, others = nearness(x, x), np.ix_(query, ~query)
+    groups = rng.integers(0, 3, 60) + 2**60 if grouped else np.arange(60)
+    excluded = (labels[:, None] == labels) & (groups[:, None] == groups)
+    expected = by_loops(table, labels, k, labels, excluded)
+    in_gallery = by_loops(table[others], labels[query], k, labels[~query], excluded[others])
     (rows, ids), gallery = apart(x, labels[:, None], query)
-    nobody = np.zeros((20, 40), bool)
-    in_gallery = by_loops(table[others], labels[query], k, labels[~query], nobody)
+    kind = {"groups": groups} if grouped else {}
+    gallery |= {"groups": groups[query], "gallery_groups": groups[~query]} if grouped else {}
     # Of any dtype, whose rows stay as they are.
     gallery["gallery_embeddings"] = gallery["gallery_embeddings"].astype("float64")
     for given in (x, rows, gallery["gallery_embeddings"]):
@@ -109,27 +113,8 @@ def test_equals_loops(kind, dtype, similarity, sizes, rng):
     # Alone, as each needs other ranks.
     for metrics in [None, *METRICS] if sizes == "as is" else [None, "recall", "map@r"]:
         options = {"k": k, "metrics": metrics, "similarity": similarity}
-        assert_equal(retrieval_scores_per_query(x, labels, **options), expected)
+        assert_equal(retrieval_scores_per_query(x, labels, **options, **kind), expected)
         assert_equal(retrieval_scores_per_query(rows, ids, **options, **gallery), in_gallery)
-
-
-@pytest.mark.parametrize("similarity", [None, nearness])
-def test_groups_take_no_rank(similarity, sizes, rng):
-    x, labels = some_rows("grid", rng)
-    groups, query = rng.integers(0, 3, 60) + 2**60, np.arange(60) % 3 == 0
-    table, k, others = nearness(x, x), (1, 4), np.ix_(query, ~query)
-    excluded = (labels[:, None] == labels) & (groups[:, None] == groups)
-    expected = by_loops(table, labels, k, labels, excluded)
-    assert (
-        expected["map"] != by_loops(table, labels, k, labels, np.eye(60, dtype=bool))["map"]
-    ).any()
-    in_gallery = by_loops(table[others], labels[query], k, labels[~query], excluded[others])
-    data, gallery = apart(x, labels, query)
-    gallery |= {"groups": groups[query], "gallery_groups": groups[~query]}
-    for metrics in (None, "recall", "precision"):
-        options = {"k": k, "similarity": similarity, "metrics": metrics}
-        assert_equal(retrieval_scores_per_query(x, labels, groups=groups, **options), expected)
-        assert_equal(retrieval_scores_per_query(*data, **gallery, **options), in_gallery)
 
 
 @pytest.mark.parametrize("per_class", [2, 40])
