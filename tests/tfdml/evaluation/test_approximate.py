@@ -60,7 +60,7 @@ def by_loops(x, labels, k, gallery=None, gallery_labels=None, *, index, paramete
         ("HNSW4", "efSearch=1", False, 2.0**-100),
         ("IVF16,Flat", None, True, 1),
         ("IVF16,Flat", "nprobe=3", False, 1),
-        ("PCA8,IVF8,PQ2x4", "nprobe=2", True, 1),
+        ("PCA8,IVF8,PQ2x3", "nprobe=2", True, 1),
     ],
 )
 def test_equals_loops(index, parameters, in_gallery, scale, rng, monkeypatch):
@@ -96,7 +96,7 @@ def test_rows_that_are_not_returned_are_not_found(rng):
 
 def test_states_the_cost_which_codes_keep_small(rng):
     data = classes(rng, 300, 32, noise=0.8)
-    graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ8x4"))
+    graph, codes = (approximate_recall(*data, index=index) for index in ("HNSW32", "PQ4x3"))
     assert codes["index_bytes"] < 300 * 32 < 300 * 32 * 4 < graph["index_bytes"]
     assert codes["overlap"][8] < 0.9 < graph["overlap"][8]
     for name in ("build_seconds", "search_seconds", "exact_search_seconds"):

@@ -125,7 +125,7 @@ NAMES_BEYOND_ASCII = "日本語 ñ 🚗", "not utf-8 \udcff", "\u2028"
 
 
 @pytest.mark.parametrize("names", [None, NAMES_BEYOND_ASCII])
-def test_escapes_all_names(names, report, hostile):
+def test_escapes_all_names(names, report, hostile, drawn):
     first, second, third = names or hostile
     path = report(
         title=first,
