@@ -39,16 +39,12 @@ def some_rows(rng, rows=120, dim=6, classes=9):
     return x, labels + 2**53
 
 
-@pytest.fixture
-def small_tiles(monkeypatch):
-    monkeypatch.setattr(tiles.DistanceTiles, "size", 25)
-
-
 @pytest.mark.parametrize(
     ("dtype", "scale", "offset"),
     [("f4", 1e-30, 0), ("f4", 1, 1000), ("f4", 1e30, 0), ("f8", 1e-200, 0), ("f8", 1e150, 0)],
 )
-def test_equals_loops_and_scikit_learn(dtype, scale, offset, rng, small_tiles):
+def test_equals_loops_and_scikit_learn(dtype, scale, offset, rng, monkeypatch):
+    monkeypatch.setattr(tiles.DistanceTiles, "size", 25)
     x, labels = some_rows(rng)
     x = (x * scale + offset).astype(dtype)
     positive, negative = distances_of_pairs(x, labels)
@@ -64,6 +60,11 @@ def test_equals_loops_and_scikit_learn(dtype, scale, offset, rng, small_tiles):
         assert np.mean(negative <= threshold * (1 + 1e-9)) > rate
         assert scores["true_match_rates"][rate] == np.mean(positive <= threshold)
         assert calibrate_threshold(x, labels, false_match_rate=rate) == threshold
+    for threshold in (-1, -1e-9 * scale, 0, 2.5 * scale, float(negative[5]), np.inf):
+        assert rates_at_threshold(x, labels, threshold) == {
+            "false_match_rate": np.mean(negative <= threshold * (1 + 1e-12)),
+            "true_match_rate": np.mean(positive <= threshold * (1 + 1e-12)),
+        }
     curve = verification_curve(x, labels, points=10_000)
     false, true, _ = metrics.roc_curve(same, -distances / scale, drop_intermediate=False)
     np.testing.assert_allclose(curve["false_match_rate"], false, rtol=1e-12)
@@ -76,16 +77,6 @@ def test_equals_loops_and_scikit_learn(dtype, scale, offset, rng, small_tiles):
     found = distance_statistics(x, labels)
     assert list(found.values()) == pytest.approx(expected, rel=1e-9, abs=0)
     assert all(type(value) is float for value in found.values())
-
-
-def test_rates_equal_a_loop(rng, small_tiles):
-    x, labels = some_rows(rng)
-    positive, negative = distances_of_pairs(x, labels)
-    for threshold in (-1, -1e-9, 0, 1.0, 2.5, 3, float(negative[5]), 1e9, 1e300, np.inf):
-        assert rates_at_threshold(x, labels, threshold) == {
-            "false_match_rate": np.mean(negative <= threshold * (1 + 1e-12)),
-            "true_match_rate": np.mean(positive <= threshold * (1 + 1e-12)),
-        }
 
 
 def test_bins_bound_their_error(rng, monkeypatch):
