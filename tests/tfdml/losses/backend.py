@@ -42,7 +42,7 @@ def value_and_gradient(loss, labels, embeddings):
             value = loss(labels, rows)
         return float(value), tf.convert_to_tensor(tape.gradient(value, rows)).numpy()
     if backend == "jax":
-        value, gradient = differentiable(loss, embeddings.shape[-1])(labels, embeddings)
+        value, gradient = compiled(loss, embeddings.shape[-1])(labels, embeddings)
         return float(value), gradient
     import torch
 
@@ -52,45 +52,43 @@ def value_and_gradient(loss, labels, embeddings):
     return float(value), rows.grad.numpy()
 
 
-def compiled_gradient(loss, labels):
-    """A function from embeddings to the gradient, compiled where the backend compiles."""
+def differentiable(loss, dim):
+    """`value_and_gradient` of a loss, as a function of labels and rows; on JAX compiled."""
+    if keras.backend.backend() == "jax":
+        return compiled(loss, dim)
+    return functools.partial(value_and_gradient, loss)
+
+
+def compiled(loss, dim, dtype="float32"):
+    """`differentiable` of a loss and rows of a dtype, compiled where the backend compiles."""
     backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        @tf.function(autograph=False)
-        def gradient(rows):
-            with tf.GradientTape() as tape:
-                tape.watch(rows)
-                value = loss(labels, rows)
-            return tf.convert_to_tensor(tape.gradient(value, rows))
-
-        return lambda embeddings: gradient(tf.constant(embeddings)).numpy()
+    if backend == "torch":
+        return functools.partial(value_and_gradient, loss)
+    for layer in getattr(loss, "layers", ()):
+        if not layer.built:
+            layer.build((None, dim))  # no trace may create weights
     if backend == "jax":
         import jax
 
-        gradient = jax.jit(jax.grad(lambda rows: loss(labels, rows)))
-        return lambda embeddings: np.asarray(gradient(embeddings))
-    return lambda embeddings: value_and_gradient(loss, labels, embeddings)[1]
+        graph = jax.jit(jax.value_and_grad(lambda rows, labels: loss(labels, rows)))
+    else:
+        import tensorflow as tf
 
+        def traced(rows, labels):
+            with tf.GradientTape() as tape:
+                tape.watch(rows)
+                value = loss(labels, rows)
+            return value, tf.convert_to_tensor(tape.gradient(value, rows))
 
-def differentiable(loss, dim):
-    """`value_and_gradient` of a loss, as a function of labels and rows; on JAX compiled."""
-    if keras.backend.backend() != "jax":
-        return functools.partial(value_and_gradient, loss)
-    import jax
-
-    for layer in getattr(loss, "layers", ()):
-        if not layer.built:
-            layer.build((None, dim))  # JAX traces no creation of weights
-    compiled = jax.jit(jax.value_and_grad(lambda rows, labels: loss(labels, rows)))
-    return lambda labels, rows: [np.asarray(part) for part in compiled(rows, labels)]
+        signature = [tf.TensorSpec([None, dim], dtype), tf.TensorSpec([None], tf.int64)]
+        graph = tf.function(traced, input_signature=signature, autograph=False)
+    return lambda labels, rows: [np.asarray(part) for part in graph(rows, labels)]
 
 
 @functools.cache
 def of_case(name, options, dim):
-    """`differentiable` of a loss, its options as JSON, which JAX compiles once for each shape."""
-    return differentiable(losses.get(name, **json.loads(options)), dim)
+    """`compiled` of a loss, its options as JSON, once; JAX does so for each shape."""
+    return compiled(losses.get(name, **json.loads(options)), dim)
 
 
 def float32_forms(name, options, dim):

@@ -39,22 +39,18 @@ def distance(a, b, squared):
     return value if squared else math.sqrt(value)
 
 
-GUARDED = set()  # pairs of an anchor and a negative that do not count
-
-
 def pairs_of(labels):
     """The unordered pairs of one class, and those of two."""
     pairs = [*itertools.combinations(range(len(labels)), 2)]
     positive = [(i, j) for i, j in pairs if labels[i] == labels[j]]
-    return positive, [p for p in pairs if labels[p[0]] != labels[p[1]] and p not in GUARDED]
+    return positive, [pair for pair in pairs if pair not in positive]
 
 
 def partners(labels):
     """The positives of each row, and its negatives."""
     rows = range(len(labels))
     positives = [[j for j in rows if j != i and labels[j] == labels[i]] for i in rows]
-    kept = [[j for j in rows if labels[j] != labels[i] and (i, j) not in GUARDED] for i in rows]
-    return positives, kept
+    return positives, [[j for j in rows if labels[j] != labels[i]] for i in rows]
 
 
 def members_of(labels):
@@ -599,18 +595,18 @@ def base_alone(loss, labels, x, at):
 
 @oracle.register(losses.GuardedLoss)
 def guarded(loss, labels, x, at):
-    s = unit(at) @ unit(at).T
+    """The value of the base, which has an oracle of its own, with the negatives that are left."""
+    s, kept = unit(at) @ unit(at).T, np.zeros((len(x), len(x)), bool)
     most = math.inf if loss.max_similarity is None else loss.max_similarity
     for i, (positives, negatives) in enumerate(zip(*partners(labels), strict=True)):
         nearest = max((s[i, p] for p in positives), default=math.inf)
         bounds = [most]
         bounds += [] if loss.margin is None else [nearest - loss.margin]
         bounds += [] if loss.relative_margin is None else [nearest * (1 - loss.relative_margin)]
-        GUARDED.update((i, n) for n in negatives if s[i, n] > min(bounds))
-    try:
-        return oracle(loss.base, labels, x, at)
-    finally:
-        GUARDED.clear()
+        kept[i, negatives] = s[i, negatives] <= min(bounds)
+    batch = losses.Batch(*map(ops.convert_to_tensor, (labels, x)))
+    vars(batch)["negatives"] = ops.convert_to_tensor(kept)
+    return loss.base.call(batch)
 
 
 @oracle.register(losses.MatryoshkaLoss)

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import oracles
 import pytest
 from backend import value_and_gradient
 from keras import ops
@@ -11,21 +10,8 @@ from tfdml import losses
 
 NAMES = ["supcon", "sincere", "ntxent"]
 each = pytest.mark.parametrize("name", NAMES)
-LISTED = ["1100", "1000", "0110", "1110", "0001", "0000", "0000", "1100"]  # "0000": no label
-SETS = np.array([[*map(int, labels)] for labels in LISTED])
+SETS = np.eye(4, dtype=int)[[0, 0, 1, 1, 2, 2, 3, 3]] | np.eye(4, dtype=int)[0]
 IDS = np.array([0, 0, 0, 1, 1, 2, 2, 3])
-
-
-@each
-@pytest.mark.parametrize("margin", [0.0, 0.4])
-def test_equals_a_loop_over_sets_of_labels(name, margin, rng):
-    x = rng.normal(size=(8, 5))
-    loss = losses.get(name, temperature=0.3, margin=margin)
-    value, gradient = value_and_gradient(loss, SETS, x)
-    np.testing.assert_allclose(value, oracles.value(loss, SETS, x), rtol=1e-9)
-    move = 1e-6 * rng.normal(size=x.shape)
-    difference = oracles.value(loss, SETS, x + move) - oracles.value(loss, SETS, x - move)
-    np.testing.assert_allclose((gradient * move).sum(), difference / 2, rtol=1e-6)
 
 
 @each
