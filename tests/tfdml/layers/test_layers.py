@@ -42,7 +42,7 @@ def test_keeps_numpy_scalars_as_plain_numbers_and_is_rebuilt_from_its_config(lay
     assert type(layer).from_config(config).get_config() == config
 
 
-@pytest.mark.parametrize("name", ["ClassProxies", "DensityTargets", "EmbeddingMemory"])
+@pytest.mark.parametrize("name", ["ClassProxies", "DensityTargets", "EmbeddingMemory", "PDDM"])
 def test_computes_in_float32_under_any_policy(name):
     keras.config.set_dtype_policy("mixed_float16")
     try:

@@ -81,18 +81,6 @@ def test_dropout_acts_in_training_alone_and_keeps_the_mean(rng):
     np.testing.assert_allclose(drawn.mean(axis=0), still, atol=0.05)
 
 
-def test_stays_float32_under_mixed_precision(rng):
-    a, b = rng.normal(size=(2, 4, 6)).astype("float32")
-    expected = array(PDDM(seed=0)(a, b))
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        scores = PDDM(seed=0)(ops.cast(a, "float16"), ops.cast(b, "float16"))
-    finally:
-        keras.config.set_dtype_policy("float32")
-    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
-    np.testing.assert_allclose(array(scores), expected, atol=2e-3)
-
-
 @pytest.mark.parametrize(
     ("shape_a", "shape_b", "message"),
     [
