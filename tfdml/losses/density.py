@@ -112,12 +112,10 @@ class DensityRegularizer(LearnedLoss):
         return {"target": ops.convert_to_numpy(self.layer.targets)}
 
     def call(self, batch):
-        expectation = "density needs `num_classes`, or `initial_density`, which `prepare` measures"
-        known = self.num_classes is not None
-        check(known, expectation, num_classes=None, initial_density=None)
-        expectation = "`initial_density` must be given or measured; or set correlation=False"
-        known = self.initial_density is not None or not self.correlation
-        check(known, expectation, initial_density=None)
+        given = self.initial_density if self.correlation else self.num_classes
+        expectation = "`initial_density`, or `num_classes` with correlation=False, must be given"
+        received = {"num_classes": self.num_classes, "initial_density": self.initial_density}
+        check(given is not None, f"{expectation} or measured by `prepare`", **received)
         labels, embeddings = batch.labels, batch.embeddings
         means, sizes = pairwise.class_means(labels, embeddings)
         from_mean = ops.sum(ops.square(embeddings - means), axis=1, keepdims=True)

@@ -21,12 +21,12 @@ def test_targets_of_absent_and_single_classes_have_no_gradient(rng):
 
 def test_rejects_what_is_not_known_of_the_classes(rng):
     labels, x = np.array([0, 0, 1, 1]), rng.normal(size=(4, 3))
-    with pytest.raises(ValueError, match=r"`initial_density`.*Received: num_classes=None"):
-        losses.get("density")(labels, x)
-    with pytest.raises(
-        ValueError, match=r"`initial_density`.*correlation=False.*Received: initial_density=None"
-    ):
-        losses.get("density", num_classes=2)(labels, x)
+    for options in ({}, {"num_classes": 2}, {"correlation": False}):
+        received = f"num_classes={options.get('num_classes')}, initial_density=None"
+        with pytest.raises(
+            ValueError, match=rf"correlation=False.*`prepare`. Received: {received}"
+        ):
+            losses.get("density", **options)(labels, x)
     loss = losses.get("density", initial_density=[0.1, 0.2])
     with pytest.raises(ValueError, match=r"`labels`.*Received: labels=0 to 2$"):
         loss(np.array([0, 0, 2, 2]), x)
