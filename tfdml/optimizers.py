@@ -5,16 +5,12 @@
 """
 
 import re
-from typing import Any
 
 import keras
 from keras import ops
 
 from tfdml.checks import check, check_not_negative
-
-tf: Any = None  # on JAX and PyTorch gradients are of all rows, and there are no replicas
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from tfdml.pairwise import tf  # None on JAX and PyTorch: gradients of all rows, no replicas
 
 
 class _PerVariable(keras.optimizers.Optimizer):
