@@ -144,26 +144,28 @@ def test_the_googlenet_of_caffe_has_its_features(side, levels, rng, tmp_path, ca
         np.testing.assert_allclose(values, expected[name], atol=1e-4 * expected[name].max())
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_converts_the_googlenet_of_torchvision(stored, rng, tmp_path, monkeypatch, capsys):
+def test_converts_the_googlenet_of_torchvision(rng, tmp_path, monkeypatch):
     state = torchvision_state(rng)
-    if stored:
-        torch = pytest.importorskip("torch")
-        torch.save({n: torch.tensor(array) for n, array in state.items()}, tmp_path / "net.pth")
-    else:
-        monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)
-        (tmp_path / "net.pth").touch()
+    monkeypatch.setattr(convert_googlenet, "read_state_dict", lambda path: state)
+    (tmp_path / "net.pth").touch()
     run(convert_googlenet, tmp_path / "net.pth", tmp_path / "net.npz")
     images = rng.uniform(0, 255, (1, 64, 64, 3)).astype("float32")
     expected = caffe_oracle.torchvision_googlenet(images, state)
     (features,) = features_of(googlenet, images, tmp_path / "net.npz")
     np.testing.assert_allclose(features, expected, atol=1e-4 * expected.max())
-    if stored:
-        (tmp_path / "bad.pth").write_text("no weights")
-        with pytest.raises(SystemExit, match="2"):
-            run(convert_googlenet, tmp_path / "bad.pth", tmp_path / "bad.npz")
-        error = capsys.readouterr().err
-        assert "bad.pth is not a file of weights that PyTorch can read" in error
+
+
+def test_reads_files_of_pytorch_and_no_others(rng, tmp_path):
+    torch, weights = pytest.importorskip("torch"), rng.normal(size=(3, 2))
+    torch.save({"fc.weight": torch.tensor(weights)}, tmp_path / "net.pth")
+    [(name, read)] = convert_googlenet.read_state_dict(tmp_path / "net.pth").items()
+    assert name == "fc.weight"
+    np.testing.assert_array_equal(read, weights)
+    (tmp_path / "bad.pth").write_text("no weights")
+    with pytest.raises(
+        ValueError, match=r"bad\.pth is not a file of weights that PyTorch can read"
+    ):
+        convert_googlenet.read_state_dict(tmp_path / "bad.pth")
 
 
 def test_says_that_pytorch_is_needed(tmp_path, monkeypatch, capsys):

@@ -79,9 +79,7 @@ OTHERS = [
     ("sub_center_arcface", {**PROXIES, "centers": 2}),
     ("binomial", {"alpha": 1.5, "beta": 0.1, "negative_cost": 3.0, "normalize": False}),
     ("circle", {"margin": 0.25, "scale": 3.0}),
-    ("clustering", {"gamma": 4.0, "squared": True}),
-    # With a margin in the scale of raw rows: a small one is kept long before neighbours are right.
-    ("clustering", {"gamma": 10.0, "swaps": 1, "normalize": False}),
+    ("clustering", {"gamma": 20.0, "squared": True, "swaps": 1, "normalize": False}),
     ("contrastive", {"average_over": "batch", "normalize": False}),
     ("coupled_clusters", {"normalize": True, "margin": 1.0}),
     (

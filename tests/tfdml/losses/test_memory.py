@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from backend import value_and_gradient
 from keras import ops
+from oracles import unit
 
 from tfdml import losses
 from tfdml.pairwise import NOBODY
@@ -22,10 +23,6 @@ def memory(size=10, base="contrastive", **options):
 def held(loss):
     layer = loss.layer
     return tuple(ops.convert_to_numpy(part) for part in (layer.rows, layer.labels, layer.next))
-
-
-def unit(rows):
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def test_it_holds_the_last_rows_in_a_ring(rng):

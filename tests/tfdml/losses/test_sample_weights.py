@@ -5,13 +5,13 @@ import re
 import keras
 import numpy as np
 import pytest
+from cases import INITIALIZER
 
 from tfdml import losses
 
 LABELS = np.array([0, 1, 2, 3, 0, 1])
 WEIGHTS = np.array([2.0, 0.0, 0.5, 1.0, 3.0, 0.0], "float32")
-NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 1.0, "seed": 3}}
-PROXIES = {"num_classes": 4, "initializer": NORMAL}
+PROXIES = {"num_classes": 4, "initializer": INITIALIZER}
 OF_ROWS = {
     **dict.fromkeys(("norm_softmax", "cosface", "arcface", "sub_center_arcface"), PROXIES),
     **dict.fromkeys(("proxy_nca", "soft_triple"), PROXIES),

@@ -1,10 +1,10 @@
 import numpy as np
+from cases import INITIALIZER
 
 from tfdml import losses
 
 LABELS = np.array([0, 0, 1, 1, 2, 2])
-NORMAL = {"class_name": "RandomNormal", "config": {"stddev": 1.0, "seed": 3}}
-PROXIES = {"num_classes": 3, "initializer": NORMAL}
+PROXIES = {"num_classes": 3, "initializer": INITIALIZER}
 
 
 def test_parts_are_names_options_or_losses(rng):
