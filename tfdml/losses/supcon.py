@@ -45,26 +45,22 @@ class SupConLoss(PairLoss):
 
     def call(self, batch):
         weights, negatives = _positive_weights(batch)
-        logits = batch.cosines / self.temperature
-        losses = _pair_losses(logits, weights, negatives, self.margin, self.positives_repel)
-        return self.mean(losses, weights > 0)
+        positives, logits = weights > 0, batch.cosines / self.temperature
+        if self.positives_repel:
+            if self.margin:
+                logits = ops.where(positives, logits - self.margin, logits)
+            push = pairwise.masked_logsumexp(logits, positives | negatives, axis=1)[:, None]
+            losses = ops.where(positives, push - logits, 0.0)
+        else:
+            push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]
+            losses = ops.softplus(ops.where(positives, push - logits + self.margin, 0.0))
+        return self.mean(weights * losses, positives)
 
     def mean(self, losses, positives):
         """Mean over the anchors with positives of the mean over the positives of each."""
         counts = ops.sum(ops.cast(positives, losses.dtype), axis=1)
         means = pairwise.masked_sum(losses, positives, axis=1) / ops.maximum(counts, 1.0)
         return pairwise.masked_mean(means, counts > 0)
-
-
-def _pair_losses(logits, weights, negatives, margin, positives_repel):
-    """(n, m) cross-entropies of pairs with weights, the positives, among those of their anchor."""
-    positives = weights > 0
-    if positives_repel:
-        shifted = ops.where(positives, logits - margin, logits) if margin else logits
-        push = pairwise.masked_logsumexp(shifted, positives | negatives, axis=1)[:, None]
-        return weights * ops.where(positives, push - shifted, 0.0)
-    push = pairwise.masked_logsumexp(logits, negatives, axis=1)[:, None]
-    return weights * ops.softplus(ops.where(positives, push - logits + margin, 0.0))
 
 
 def _positive_weights(batch):
