@@ -33,7 +33,6 @@ def settings(tmp_path, monkeypatch):
     [
         ({"image_data_format": "channels_first"}, ["`image_data_format`", "channels_last"]),
         ({"floatx": "float16"}, ["`floatx`", "must be float32", "floatx='float16'"]),
-        ({"floatx": "bfloat16"}, ["`floatx`", "must be float32", "floatx='bfloat16'"]),
         ({"backend": "jax"}, ["`backend`", "must be tensorflow", "backend='jax'"]),
         ([], ["must be of the form {name: value}"]),
     ],

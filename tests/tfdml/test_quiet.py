@@ -1,6 +1,5 @@
 """What a process prints, whatever its standard streams are."""
 
-import contextlib
 import io
 import os
 import subprocess
@@ -47,34 +46,25 @@ def test_a_file_gets_what_is_printed_before_and_after(buffering, streams, tmp_pa
     assert printed == "first " + f"{TEXT}\n".encode("ascii", "backslashreplace").decode()
 
 
-@contextlib.contextmanager
 def without_reader():
-    ends = os.pipe()
-    os.close(ends[0])
-    yield ends[1]
-    os.close(ends[1])
-
-
-@contextlib.contextmanager
-def opened(path, flags):
-    descriptor = os.open(path, flags)
-    yield descriptor
-    os.close(descriptor)
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux")
 @pytest.mark.parametrize("buffering", [0, -1])
 @pytest.mark.parametrize(
-    "place",
+    "descriptor",
     [
         without_reader,
-        lambda: opened("/dev/full", os.O_WRONLY),
-        lambda: opened(os.devnull, os.O_RDONLY),
+        lambda: os.open("/dev/full", os.O_WRONLY),
+        lambda: os.open(os.devnull, os.O_RDONLY),
     ],
     ids=["no reader", "full", "not writable"],
 )
-def test_what_cannot_be_written_is_dropped(place, buffering, streams):
-    with place() as descriptor, open(descriptor, "wb", buffering, closefd=False) as file:
+def test_what_cannot_be_written_is_dropped(descriptor, buffering, streams):
+    with open(descriptor(), "wb", buffering) as file:
         streams(io.TextIOWrapper(file, "utf-8", write_through=not buffering))
         for stream in (sys.stdout, sys.stderr):
             print(TEXT * 10_000, file=stream, flush=True)
