@@ -19,9 +19,9 @@ from pipelines.loading import named
 from tfdml.command_line import one_sentence
 from tfdml.evaluation import apart, recall_at_k
 from tfdml.models import number_of_levels
-from tfdml.runs.exporting import load_run, serve_run, write_next
 from tfdml.runs.recipe_flags import recipe_of
 from tfdml.runs.run_batches import images_to_score
+from tfdml.runs.run_export import load_run, serve_run, write_next
 from tfdml.runs.run_images import load_images
 from tfdml.serving.exported import find_version
 from tfdml.serving.versions import megabytes

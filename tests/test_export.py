@@ -188,7 +188,7 @@ def test_an_earlier_export_gets_files_for_other_runtimes(here, test_split, monke
     np.testing.assert_allclose(found, embeddings_of(MODEL / "1", test_split.images[:9]), atol=1e-5)
 
     recalls = iter([0.5, 0.495, 0.45])  # of the model, its rounded SavedModel and ONNX file
-    monkeypatch.setattr(runs.exporting, "recall_of", lambda rows, images: next(recalls))
+    monkeypatch.setattr(runs.run_export, "recall_of", lambda rows, images: next(recalls))
     options = ["--precision", "int8", "--out", str(first.parent)]
     with pytest.warns(UserWarning, match="recall@1 of onnx is 5.0 points below that of float32"):
         export.main([str(first.parent), *options])

@@ -105,12 +105,12 @@ def main(arguments=None):
         options = settings.options_after(read_metadata(trained))
         import_tensorflow()
         if not (run / "config.yaml").is_file():
-            run = runs.exporting.run_of(trained)
+            run = runs.run_export.run_of(trained)
         name = trained.resolve().parent.name
         name += suffix_of(settings.levels, settings.dims, settings.precision)
         out = pathlib.Path(settings.out or trained.parent.with_name(name))
         check_writable(out)
-        runs.exporting.check_same_run(out, trained)
+        runs.run_export.check_same_run(out, trained)
         path = export_again(settings, options, run, trained, out)
         for name, file in (read_metadata(path).get("files") or {}).items():
             beside = f"within {file['largest_difference']:.0e} of Keras"
@@ -126,8 +126,8 @@ def export_again(settings, options, run, trained, out):
     for folder in filter(None, (settings.classes, settings.gallery)):
         nearest.images_of(folder)  # raises before the model is read
     kept = {"levels": settings.levels, "dims": settings.dims}
-    model = runs.exporting.load_run(run, trained)
-    served = runs.exporting.serve_run(model, trained, options=options, **kept)
+    model = runs.run_export.load_run(run, trained)
+    served = runs.run_export.serve_run(model, trained, options=options, **kept)
     known, stored = {}, read_metadata(trained).get("precision") or "float32"
     if settings.score and options.precision not in ("float32", stored):
         known = rounding_scores(served, trained, **kept)
@@ -135,7 +135,7 @@ def export_again(settings, options, run, trained, out):
         served.add_classes(nearest.means_of_folder(served, settings.classes), top=settings.top)
     if settings.gallery:
         served.add_gallery(nearest.gallery_of_folder(served, settings.gallery), top=settings.top)
-    return runs.exporting.write_next(served, out, trained, **known)
+    return runs.run_export.write_next(served, out, trained, **known)
 
 
 def rounding_scores(served, trained, **kept):

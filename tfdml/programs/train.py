@@ -136,6 +136,6 @@ def export(run, scores):
         loss=run.model.loss,
         assets=runs.assets_of(dataset),
         options=options,
-        images=runs.exporting.sample(run.images.test, *kind) if options.formats else None,
+        images=runs.run_export.sample(run.images.test, *kind) if options.formats else None,
         metadata=training,
     )

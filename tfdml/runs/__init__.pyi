@@ -1,10 +1,4 @@
-from . import exporting as exporting
-from .exporting import assets_of as assets_of
-from .exporting import export_head as export_head
-from .exporting import export_scored as export_scored
-from .exporting import exported_rows as exported_rows
-from .exporting import model_to_export as model_to_export
-from .exporting import score_rounded as score_rounded
+from . import run_export as run_export
 from .network import build_model as build_model
 from .network import check_network as check_network
 from .network import embed_scored as embed_scored
@@ -31,6 +25,12 @@ from .printed import summary as summary
 from .run_batches import distinct_pictures as distinct_pictures
 from .run_batches import images_to_score as images_to_score
 from .run_batches import training_batches as training_batches
+from .run_export import assets_of as assets_of
+from .run_export import export_head as export_head
+from .run_export import export_scored as export_scored
+from .run_export import exported_rows as exported_rows
+from .run_export import model_to_export as model_to_export
+from .run_export import score_rounded as score_rounded
 from .score_files import compare as compare
 from .stored import dataset_of_features as dataset_of_features
 from .strategies import LOST_WORKER as LOST_WORKER

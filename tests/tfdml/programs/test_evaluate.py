@@ -14,7 +14,7 @@ from small_scores import evaluate_here, evaluation_of, rejection
 
 import pipelines
 from tfdml.programs import evaluate, train
-from tfdml.runs import exporting, scoring
+from tfdml.runs import run_export, scoring
 from tfdml.runs.run_images import load_images
 from tfdml.runs.scoring.scored_images import Images
 
@@ -63,15 +63,15 @@ def test_a_version_is_exported_again_with_its_own_weights(version, trained, monk
     """That of this run has no steps; its checkpoint may be of a further training."""
     optimizer = types.SimpleNamespace(iterations=trained)
     model = types.SimpleNamespace(optimizer=optimizer)
-    monkeypatch.setattr(exporting, "read_model", lambda path: model)
+    monkeypatch.setattr(run_export, "read_model", lambda path: model)
     run = pathlib.Path("runs", "small")
     run.mkdir(parents=True)
     (run / "checkpoint.keras").touch()
     if not trained:
-        assert exporting.load_run(run, version) is model
+        assert run_export.load_run(run, version) is model
         return
     with pytest.raises(ValueError, match=r"trained further than .*steps=1, version=0"):
-        exporting.load_run(run, version)
+        run_export.load_run(run, version)
 
 
 def test_ids_of_images_are_their_paths_in_the_folder_of_a_csv_file(version, tmp_path):
