@@ -9,11 +9,12 @@ from PIL import Image
 from small_runs import rejection
 
 import pipelines
+from tfdml import export
 from tfdml.programs import evaluate, train
 from tfdml.runs.run_images import load_images
 from tfdml.runs.scoring.inference import embed
 from tfdml.runs.scoring.scored_model import ScoredModel, completed, find_model
-from tfdml.serving import export, exported
+from tfdml.serving import exported
 
 pytestmark = pytest.mark.usefixtures("without_xla", "loaded_once")
 SETTINGS = ["--classes_per_batch", "2", "--images_per_class", "2", "--embedding_dim", "8"]

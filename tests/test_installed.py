@@ -82,6 +82,6 @@ def test_trains_and_scores_in_an_empty_folder(commands, tmp_path):
 def test_the_commands_call_themselves_by_their_names(commands, tmp_path):
     for name in ("tfdml-train", "tfdml-evaluate"):
         assert finished(commands / name, "--help", cwd=tmp_path).startswith(f"usage: {name} ")
-    for module in ("tfdml.export", "tfdml.serving.export", "pipelines.check"):
+    for module in ("tfdml.export", "pipelines.check"):
         finished(commands / "python", "-m", module, "--help", cwd=tmp_path)
     assert not list(tmp_path.iterdir())

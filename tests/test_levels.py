@@ -11,11 +11,11 @@ import tensorflow as tf
 from small_runs import run
 
 import pipelines
+from tfdml import export
 from tfdml.evaluation import distance_statistics, recall_at_k, split_levels
 from tfdml.programs import evaluate, train
 from tfdml.runs.network import build_model
 from tfdml.runs.prepared import check_model
-from tfdml.serving import export
 from tfdml.serving.metadata import read_metadata
 from tfdml.serving.versions import newest_version
 

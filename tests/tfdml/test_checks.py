@@ -8,9 +8,10 @@ import programs
 import pytest
 
 import tfdml
+from tfdml import export
 from tfdml.checks import check_keras
 from tfdml.programs import evaluate, train
-from tfdml.serving import export, export_model
+from tfdml.serving import export_model
 
 
 @pytest.fixture
