@@ -198,12 +198,12 @@ def _round_kernels(graph, precision):
 
 
 def _write_litert(model, plain, path, precision, properties):
-    from ai_edge_quantizer import quantizer, recipe_manager
-
     model.export(plain, format="litert", verbose=False)
     if precision == "float32":
         shutil.copy(plain, path)
         return
+    from ai_edge_quantizer import quantizer, recipe_manager
+
     recipe, bits = recipe_manager.RecipeManager(), 16 if precision == "float16" else 8
     rounding = "float_casting" if precision == "float16" else "min_max_uniform_quantize"
     recipe.add_weight_only_config(".*", "*", bits, algorithm_key=rounding)
@@ -212,12 +212,13 @@ def _write_litert(model, plain, path, precision, properties):
 
 
 def _write_openvino(model, plain, path, precision, properties):
-    import nncf
     import openvino
 
     model.export(str(plain), format="openvino", verbose=False)
     network = openvino.Core().read_model(plain)
     if precision == "int8":
+        import nncf
+
         network = nncf.compress_weights(network)
     openvino.save_model(network, path, compress_to_fp16=precision == "float16")
 

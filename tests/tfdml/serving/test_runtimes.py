@@ -3,8 +3,10 @@
 import importlib.util
 import json
 
+import keras
 import numpy as np
 import pytest
+from decisions import CALIBRATIONS, check_equal, decision_of
 from served_models import installed_formats
 
 from tfdml import losses
@@ -14,17 +16,24 @@ from tfdml.serving.metadata import read_metadata
 from tfdml.serving.options import FORMATS
 
 SIZE, LEVELS = (12, 10, 3), 2
+EVERY = ",".join(["saved_model", *installed_formats()])
 
 
 @pytest.fixture(scope="module")
 def embedder():
-    return build_embedder("small_cnn", 8, input_shape=SIZE, levels=LEVELS)
+    keras.utils.set_random_seed(0)
+    return build_embedder("small_cnn", 4, input_shape=SIZE, levels=LEVELS)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).integers(0, 256, (60, *SIZE)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def loss():
     loss = losses.get("pddm", similarity={"seed": 0})
-    loss.similarity_layer.build((None, 8 * LEVELS))
+    loss.similarity_layer.build((None, 4 * LEVELS))
     return loss
 
 
@@ -35,21 +44,32 @@ def kind(request):
     return request.param
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("mahalanobis", CALIBRATIONS[1]),
+        pytest.param(("ratio", CALIBRATIONS[0]), marks=pytest.mark.slow),
+    ],
+    ids=["mahalanobis", "ratio"],
+)
+def decision(request, embedder, images):
+    rows, (method, calibration) = np.asarray(embedder(images)), request.param
+    return decision_of(method, rows, calibration, rows)
+
+
 @pytest.fixture(scope="module")
-def version(embedder, loss, tmp_path_factory):
+def version(embedder, loss, decision, tmp_path_factory):
     """A version with the files of all runtimes that are installed."""
     path = tmp_path_factory.mktemp("exact") / "1"
-    options = ExportOptions(format=",".join(["saved_model", *installed_formats()]), licence="MIT")
-    return export_model(embedder, path, loss=loss, options=options)
+    options = ExportOptions(format=EVERY, licence="MIT")
+    return export_model(embedder, path, loss=loss, decision=decision, options=options)
 
 
 @pytest.fixture(scope="module", params=["int8", pytest.param("float16", marks=pytest.mark.slow)])
 def rounded(request, embedder, tmp_path_factory):
     """A precision, and a version of it."""
     path = tmp_path_factory.mktemp(request.param) / "1"
-    options = ExportOptions(
-        precision=request.param, format=",".join(["saved_model", *installed_formats()])
-    )
+    options = ExportOptions(precision=request.param, format=EVERY)
     return request.param, export_model(embedder, path, options=options)
 
 
@@ -62,18 +82,23 @@ def size_of(path):
     return sum(file.stat().st_size for file in files) / 1e6
 
 
-@pytest.mark.parametrize("rows", [1, 5])
-def test_a_file_has_the_embedding_and_those_of_the_levels(rows, version, kind, embedder, rng):
-    images = rng.uniform(0, 255, (rows, *SIZE)).astype("float32")
-    found, expected = load_network(file_in(version, kind))(images=images), embedder(images)
-    assert set(found) == {"embedding", "embedding1", "embedding2"}
-    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
-    for level, part in enumerate(np.split(np.asarray(expected), LEVELS, axis=1), start=1):
+def test_a_file_has_embeddings_those_of_the_levels_and_decisions(
+    version, kind, embedder, decision, images
+):
+    network, rows = load_network(file_in(version, kind)), np.asarray(embedder(images))
+    found, expected = network(images=images), decision(rows)
+    assert set(found) == {"embedding", "embedding1", "embedding2", *expected}
+    np.testing.assert_allclose(found["embedding"], rows, atol=1e-5)
+    for level, part in enumerate(np.split(rows, LEVELS, axis=1), start=1):
         np.testing.assert_allclose(found[f"embedding{level}"], part, atol=1e-5)
+    assert np.ptp(expected["probability"]) > 0.3
+    check_equal(found, expected)
+    assert found["known"].dtype == bool
+    np.testing.assert_allclose(network(images=images[:1])["embedding"], rows[:1], atol=1e-5)
 
 
 def test_a_file_has_the_learned_similarity(version, kind, loss, rng):
-    a, b = rng.normal(size=(2, 4, 8 * LEVELS)).astype("float32")
+    a, b = rng.normal(size=(2, 4, 4 * LEVELS)).astype("float32")
     network = load_network(file_in(version, kind, "similarity"))
     found = network(embeddings_a=a, embeddings_b=b)["similarity"]
     np.testing.assert_allclose(found, loss.similarity(a, b), atol=1e-5)
@@ -82,8 +107,7 @@ def test_a_file_has_the_learned_similarity(version, kind, loss, rng):
 
 def test_the_files_are_stated(version, kind):
     stated = read_metadata(version)
-    every = ",".join(["saved_model", *installed_formats()])
-    assert (stated["format"], stated["colours"]) == (every, "RGB")
+    assert (stated["format"], stated["colours"]) == (EVERY, "RGB")
     assert stated["image_size"] == [*SIZE]
     files = {name: file for name, file in stated["files"].items() if file["format"] == kind}
     assert set(files) == {file_in(version, kind, name).name for name in ("model", "similarity")}
@@ -92,8 +116,7 @@ def test_the_files_are_stated(version, kind):
         assert file["megabytes"] == size_of(version / name)
 
 
-def test_rounded_weights_are_small_and_near(rounded, version, kind, embedder, rng):
-    images = rng.uniform(0, 255, (5, *SIZE)).astype("float32")
+def test_rounded_weights_are_small_and_near(rounded, version, kind, embedder, images):
     precision, path = rounded
     file = file_in(path, kind)
     share = size_of(file) / size_of(file_in(version, kind))
@@ -103,8 +126,9 @@ def test_rounded_weights_are_small_and_near(rounded, version, kind, embedder, rn
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)
-def test_other_numbers_than_those_of_keras_are_not_written(kind, embedder, tmp_path, monkeypatch):
-    monkeypatch.setattr(runtimes, "TOLERANCE", 0.0)
+def test_other_numbers_than_those_of_keras_are_not_written(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(runtimes, "TOLERANCE", -1.0)
+    embedder = keras.Sequential([keras.Input(SIZE), keras.layers.GlobalAveragePooling2D()])
     with pytest.raises(ValueError, match=r"must have the numbers of Keras.* largest_difference="):
         export_model(embedder, tmp_path / "mine" / "1", format=kind)
     assert not list(tmp_path.iterdir())
@@ -131,8 +155,7 @@ def test_onnx_states_what_it_takes_and_a_newer_file_is_rejected(version, kind, t
     stated = {each.key: each.value for each in network.metadata_props}
     assert stated["licence"] == "MIT"
     assert json.loads(stated["image_size"]) == [*SIZE]
-    every = ",".join(["saved_model", *installed_formats()])
-    assert (stated["colours"], stated["format"]) == ("RGB", every)
+    assert (stated["colours"], stated["format"]) == ("RGB", EVERY)
     network.ir_version = 99
     onnx.save(network, tmp_path / "newer.onnx")
     with pytest.raises(ValueError, match=r"cannot be read by onnx \(.*version: 99"):
