@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from relay import Relay
 
+from pipelines import Reader
 from tfdml.client import Client, ImageError, ServingError, service
 from tfdml.client import client as module
 
@@ -77,13 +78,17 @@ def test_classes_of_images_and_whether_they_are_known(client, served, contents, 
         earlier.classify(contents[0])
 
 
-def test_the_learned_similarity_of_pairs(client, served, contents, files):
-    expected = served.similarity(contents, contents[::-1])
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_similarity_of_pairs_is_the_cosine_or_learned(
+    version, address, served, contents, files
+):
+    expected = served.similarity(contents, contents[::-1], version)
     assert np.ptp(expected) > 1e-4
-    np.testing.assert_allclose(client.similarity(files, contents[::-1]), expected, atol=1e-5)
+    with Client(address, model=NAME, batch_size=2, version=version) as client:
+        np.testing.assert_allclose(client.similarity(files, contents[::-1]), expected, atol=1e-5)
 
 
-def test_states_versions_and_signatures(client):
+def test_states_versions_and_signatures(client, address):
     assert [(each.version, each.state) for each in client.status()] == [
         (2, "AVAILABLE"),
         (1, "AVAILABLE"),
@@ -95,14 +100,31 @@ def test_states_versions_and_signatures(client):
         {"image_bytes": ("string", (None,))},
         {"embedding": ("float32", (None, 8))},
     )
+    plain = {"serving_default", "embed_images", "read_images", "similarity"}
+    learned = {*plain, "score_pairs", "score_matrix", "classify", "decide"}
+    with Client(address, model=NAME, version=1) as earlier:
+        for names, expected in ((earlier.metadata().signatures, plain), (signatures, learned)):
+            assert {name for name in names if not name.startswith("__")} == expected
 
 
-def test_any_signature_can_be_asked(client, served, rng):
-    a, b = (rng.normal(size=(count, 8)).astype("float32") for count in (2, 3))
-    found = client.predict("score_matrix", {"embeddings_a": a, "embeddings_b": b})
-    expected = served.models[2].similarity(np.repeat(a, 3, axis=0), np.tile(b, (2, 1)))
-    np.testing.assert_allclose(found["similarity"], expected.reshape(2, 3), atol=1e-5)
-    assert found["similarity"].dtype == np.float32
+def test_any_signature_can_be_asked(client, served, contents, rng):
+    model, a = served.models[2], rng.normal(size=(2, 8)).astype("float32")
+    b = rng.normal(size=(3, 8)).astype("float32")
+    images = rng.uniform(0, 255, (3, 16, 12, 3)).astype("float32")
+    matrix = model.similarity(np.repeat(a, 3, axis=0), np.tile(b, (2, 1))).reshape(2, 3)
+    rows = {"embeddings_a": a, "embeddings_b": b}
+    read = np.stack([Reader((16, 12, 3))(content) for content in contents])
+    for name, inputs, output, expected in (
+        ("embed_images", {"images": images}, "embedding", model.embed(images)),
+        ("read_images", {"image_bytes": contents}, "images", read),
+        ("score_pairs", {**rows, "embeddings_b": b[:2]}, "similarity", model.similarity(a, b[:2])),
+        ("score_matrix", rows, "similarity", matrix),
+        ("decide", {"embeddings": a}, "probability", served.decision(a)["probability"]),
+    ):
+        found = client.predict(name, inputs)[output]
+        assert np.ptp(expected) > 0, name
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5, err_msg=name)
+        assert found.dtype == np.float32, name
 
 
 @pytest.mark.parametrize(

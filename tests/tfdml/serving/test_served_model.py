@@ -6,21 +6,20 @@ import pytest
 import tensorflow as tf
 from image_contents import encode
 from PIL import Image
+from sessions import Session
 
 from pipelines import Reader
-from tfdml import EmbeddingModel, losses
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, ServedModel, export_model
 
-SIZE = (12, 10, 3)
+SIZE = (16, 12, 3)  # of the images of `served`
 BAD = [b"", b"words"]
 
 
 @pytest.fixture(scope="module")
-def model():
-    model = EmbeddingModel(build_embedder("small_cnn", 8, input_shape=SIZE, normalize=False))
-    model.compile(loss=losses.get("pddm", similarity={"seed": 0}))
-    return model
+def model(served):
+    """That of the version with a learned similarity."""
+    return served.models[2]
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +28,10 @@ def images():
     return [png(side, 2 * side) for side in (12, 30, 7, 20)]
 
 
-def png(height, width, kind="PNG"):
+def png(height, width):
     """A file of noise."""
     pixels = np.random.default_rng(height).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    return encode(Image.fromarray(pixels), kind)
+    return encode(Image.fromarray(pixels), "PNG")
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +187,7 @@ def test_half_precision_serves_float32(rng):
         (
             functional(SIZE, keras.layers.Conv2D(2, 3)),
             ValueError,
-            r"\(batch, dim\).* output_shape=\(None, 10, 8, 2\)",
+            r"\(batch, dim\).* output_shape=\(None, 14, 10, 2\)",
         ),
     ],
     ids=["name", "unbuilt", "any size", "maps"],
@@ -208,6 +207,19 @@ def test_a_folder_that_is_no_version_is_warned_of(model, tmp_path, monkeypatch):
 def test_an_existing_version_is_not_written_again(served):
     with pytest.raises(FileExistsError, match="never overwritten"):
         export_model(served.models[2], served.folder / "2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backbone", "size"), [("googlenet", (64, 64, 3)), ("mobilenet_v2", (32, 32, 3))]
+)
+def test_backbones_give_the_numbers_of_keras(backbone, size, tmp_path, contents):
+    embedder, reading = build_embedder(backbone, 8, input_shape=size), Reader(size)
+    version = export_model(embedder, tmp_path / "1", reading)
+    expected = embedder(np.stack([reading(content) for content in contents])).numpy()
+    found = Session(version).run("serving_default", {"image_bytes": contents})
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
 
 
 def test_rounded_weights_are_all_that_is_written(complete, complete_signatures, served, contents):
