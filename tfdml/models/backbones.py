@@ -41,25 +41,21 @@ MOST_DIMENSIONS = 65_536  # of an embedding; beyond it TensorFlow may crash for 
 CONVERTED = ("alexnet", "googlenet")  # whose published weights are not of Keras
 
 
-def how_to_convert(backbone):
-    """Where the weights of a backbone of `CONVERTED` come from; "" for others."""
-    if backbone not in CONVERTED:
-        return ""
-    return f"python tools/convert_{backbone}.py makes it of what docs/reproduce.md links to"
-
-
 def check_weights(backbone, weights):
     """Rejects weights that a backbone does not take, and files that there are not."""
     takes = backbone != "small_cnn" and ":" not in backbone
     expectation = "`weights` must be None for small_cnn, presets and functions"
     check(weights is None or takes, expectation, weights=weights, backbone=backbone)
-    hint = how_to_convert(backbone)  # of those without weights in Keras
-    if weights in (None, None if hint else "imagenet"):
+    converted, kind = backbone in CONVERTED, "an existing file"
+    if weights in (None, None if converted else "imagenet"):
         return
-    kind = f"a converted .npz file: {hint}" if hint else "an existing file"
+    if converted:
+        hint = f"python tools/convert_{backbone}.py makes it of what docs/reproduce.md links to"
+        kind = f"a converted .npz file: {hint}"
     if not os.path.isfile(weights):
         raise FileNotFoundError(f"`weights` must be {kind}. Received: weights={weights!r}")
-    check(not hint or str(weights).endswith(".npz"), f"`weights` must be {kind}", weights=weights)
+    fits = not converted or str(weights).endswith(".npz")
+    check(fits, f"`weights` must be {kind}", weights=weights)
 
 
 def check_colour(image_shape, weights, backbone=""):

@@ -4,6 +4,8 @@ import contextlib
 
 import keras
 
+_MIXED = ("mixed_bfloat16", "mixed_float16")
+
 
 @contextlib.contextmanager
 def built_with(precision):
@@ -19,20 +21,9 @@ def built_with(precision):
 def in_float32(model):
     """A copy of a built model that computes in float32; the model itself if it does already."""
     saved = keras.saving.serialize_keras_object(model)
-    config = _with_policy(saved, "float32")
+    config = keras.tree.map_structure(lambda leaf: "float32" if leaf in _MIXED else leaf, saved)
     if config == saved:
         return model
     copy = keras.saving.deserialize_keras_object(config)
     copy.set_weights(model.get_weights())
     return copy
-
-
-def _with_policy(config, name):
-    """A serialized object in which every mixed policy is that of a name."""
-    if isinstance(config, dict):
-        if config.get("class_name") == "DTypePolicy" and "mixed" in config["config"]["name"]:
-            return {**config, "config": {**config["config"], "name": name}}
-        return {key: _with_policy(value, name) for key, value in config.items()}
-    if isinstance(config, (list, tuple)):
-        return type(config)(_with_policy(value, name) for value in config)
-    return config

@@ -150,9 +150,8 @@ def load_adapters(embedder, path):
     """
     try:
         with np.load(path) as file:
-            numbers = {name: int(file[name]) for name in ("rank", "frozen") if name in file}
-            rank = numbers["rank"]
-            values = [file[str(n)] for n in range(len(file.files) - len(numbers))]
+            rank, frozen = int(file["rank"]), int(file["frozen"])
+            values = [file[str(n)] for n in range(len(file.files) - 2)]
     except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} must be a file of `save_adapters` ({error})") from error
     backbone_of(embedder).trainable = False
@@ -160,8 +159,8 @@ def load_adapters(embedder, path):
     shapes = [tuple(variable.shape) for variable in embedder.trainable_variables]
     expectation = f"{path} must be of this backbone and `embedding_dim`"
     check(shapes == [value.shape for value in values], expectation, rank=rank, arrays=len(values))
-    same = numbers.get("frozen") in (None, _frozen_checksum(embedder))  # None in earlier files
     expectation = f"{path} must be of these frozen weights: give the same `backbone` and `weights`"
+    same = frozen == _frozen_checksum(embedder)
     check(same, expectation, backbone=wrapper_of(embedder).layer.name)
     for variable, value in zip(embedder.trainable_variables, values, strict=True):
         variable.assign(value)

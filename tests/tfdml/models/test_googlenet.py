@@ -124,8 +124,8 @@ def test_rejects_what_is_no_file_of_weights(path, tmp_path):
 def test_says_where_imagenet_weights_are():
     with pytest.raises(FileNotFoundError, match=r"python tools/convert_googlenet\.py makes it"):
         build_embedder("googlenet", input_shape=(64, 64, 3), weights="imagenet")
-    with pytest.raises(FileNotFoundError, match=r"missing\.npz"):
-        model_of(64, weights="missing.npz")
+    with pytest.raises(FileNotFoundError, match=r"convert_googlenet\.py.* weights='missing\.npz'"):
+        build_embedder("googlenet", input_shape=(64, 64, 3), weights="missing.npz")
 
 
 def test_rejects_images_that_are_too_small():
