@@ -54,7 +54,7 @@ _TYPES = {
 class GrpcService(Service):
     """The PredictionService and the ModelService of a server, at `host:port`."""
 
-    def __init__(self, target, *, timeout, headers, tls, retries=0):
+    def __init__(self, target, *, timeout, headers, tls, retries):
         super().__init__(timeout, retries)
         self._headers = tuple((name.lower(), text) for name, text in headers.items())
         if tls is None:

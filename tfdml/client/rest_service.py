@@ -31,7 +31,7 @@ _CODES = {
 class RestService(Service):
     """The REST interface of a server, at an address such as `http://host:8501/path`."""
 
-    def __init__(self, address, *, timeout, headers, tls, connections, retries=0):
+    def __init__(self, address, *, timeout, headers, tls, connections, retries):
         super().__init__(timeout, retries)
         self._address, self._only_outputs = address.rstrip("/"), {}
         names = {"ca_certs": "authority", "cert_file": "certificate", "key_file": "key"}

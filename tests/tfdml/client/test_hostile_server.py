@@ -53,7 +53,25 @@ REST_ANSWERS = [
     b'{"outputs": {' + b",".join(b'"%d": [0.5]' % i for i in range(10_000)) + b"}}",
     *(b'{"outputs": {"embedding": ' + each + b"}}" for each in WRONG_EMBEDDINGS),
 ]
-ERRORS = [b'{"error": 5}', b'{"error": " "}', b'{"error": ["x"]}', b"[]", b"", DEEP, b"\xff"]
+ERRORS = [  # the status of an answer that is none, what it says, and what is made of it
+    (400, b'{"error": "bad image"}', "^INVALID_ARGUMENT: bad image$"),
+    (404, b'{"error": "Servable not found"}', "^NOT_FOUND: Servable not found$"),
+    (503, b'{"error": "queue full"}', "^UNAVAILABLE: queue full$"),
+    (503, b"", "^UNAVAILABLE: .*status 503$"),
+    (502, b"<html>Bad Gateway</html>", "^UNKNOWN: .*status 502$"),
+    (413, b"", "^RESOURCE_EXHAUSTED: .*status 413$"),
+    *(
+        (400, content, "^INVALID_ARGUMENT: .* answered with status 400$")
+        for content in (
+            b'{"error": 5}',
+            b'{"error": " "}',
+            b'{"error": ["x"]}',
+            b"[]",
+            DEEP,
+            b"\xff",
+        )
+    ),
+]
 
 
 def tensor(shape=(1, 2), dtype=1, **content):
@@ -185,12 +203,13 @@ def test_malformed_answers_by_rest(server, client):
     assert client.embed(b"x").tolist() == [[0.5, 1.0]]
 
 
-def test_malformed_reasons_by_rest(server, client):
-    for content in ERRORS:
-        server.answer = hostile.saying(400, content)
-        for call in (lambda: client.embed(b"x"), client.status, client.metadata):
-            with harmless("INVALID_ARGUMENT: .* answered with status 400"):
-                call()
+def test_reasons_by_rest_even_malformed_ones(server):
+    with client_of(server, timeout=PATIENCE, retries=0) as client:
+        for status, content, said in ERRORS:
+            server.answer = hostile.saying(status, content)
+            for call in (lambda: client.embed(b"x"), client.status, client.metadata):
+                with harmless(said):
+                    call()
 
 
 def test_malformed_answers_by_grpc(methods, grpc_client):

@@ -10,16 +10,15 @@ import tensorflow as tf
 from hostile import HostileServer, saying
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from tfdml.client import grpc_service
+from tfdml.client import Client, ServingError, grpc_service
 from tfdml.client.client import connect
 from tfdml.client.grpc_service import GrpcService
 from tfdml.client.rest_service import RestService
-from tfdml.client.service import Model, ServingError, versions_in
+from tfdml.client.service import versions_in
 from tfdml.threads import in_order
 
-OPTIONS = {"timeout": 20.0, "headers": {}, "connections": 1}
+OPTIONS = {"timeout": 20.0, "headers": {}, "connections": 1, "retries": 0}
 FILES = {"authority": None, "certificate": None, "key": None}
-MODEL = Model("embedder")
 
 
 @pytest.mark.parametrize(
@@ -72,43 +71,12 @@ def test_numbers_of_other_types_are_rejected():
         grpc_service._fill(TensorProto(), np.zeros(2, np.float16))
 
 
-@pytest.fixture(scope="module")
-def server():
-    with HostileServer() as server:
-        yield server
-
-
-@pytest.fixture
-def rest(server):
-    rest = RestService(f"http://127.0.0.1:{server.port}", tls=None, **OPTIONS)
-    yield rest
-    rest.close()
-
-
-@pytest.mark.parametrize(
-    ("status", "content", "said"),
-    [
-        (400, b'{"error": "bad image"}', "^INVALID_ARGUMENT: bad image$"),
-        (404, b'{"error": "Servable not found"}', "^NOT_FOUND: Servable not found$"),
-        (503, b'{"error": "queue full"}', "^UNAVAILABLE: queue full$"),
-        (503, b"", "^UNAVAILABLE: .*status 503$"),
-        (502, b"<html>Bad Gateway</html>", "^UNKNOWN: .*status 502$"),
-        (413, b"", "^RESOURCE_EXHAUSTED: .*status 413$"),
-    ],
-)
-def test_what_is_no_answer_is_an_error(status, content, said, rest, server):
-    server.answer = saying(status, content)
-    with pytest.raises(ServingError, match=said):
-        rest.predict(MODEL, "serving_default", {"image_bytes": [b"x"]})
-    for ask in (rest.status, rest.metadata):
-        with pytest.raises(ServingError):
-            ask(MODEL)
-
-
-def test_numbers_texts_and_nan_are_read(rest, server):
+def test_numbers_texts_and_nan_are_read():
     outputs = '{"embedding": [[0.1, NaN]], "id": [3], "label": ["ü"], "x_bytes": [{"b64": "/w=="}]}'
-    server.answer = saying(200, f'{{"outputs": {outputs}}}'.encode())
-    found = rest.predict(MODEL, "neighbours", {"image_bytes": [b"\xff\0"]})
+    with HostileServer() as server:
+        server.answer = saying(200, f'{{"outputs": {outputs}}}'.encode())
+        with Client(f"http://127.0.0.1:{server.port}", model="embedder") as client:
+            found = client.predict("neighbours", {"image_bytes": [b"\xff\0"]})
     np.testing.assert_array_equal(found["embedding"], np.array([[0.1, np.nan]], "float32"))
     texts = [found[name].tolist() for name in ("id", "label", "x_bytes")]
     assert texts == [[3], ["ü".encode()], [b"\xff"]]

@@ -78,8 +78,7 @@ def file_in(version, kind, name="model"):
 
 
 def size_of(path):
-    files = [path, path.with_suffix(".bin")] if path.suffix == ".xml" else [path]
-    return sum(file.stat().st_size for file in files) / 1e6
+    return sum(file.stat().st_size for file in runtimes.parts_of(path)) / 1e6
 
 
 def test_a_file_has_embeddings_those_of_the_levels_and_decisions(
