@@ -2,15 +2,12 @@
 
 import importlib
 
+from tfdml import layers
 from tfdml.losses.index import LOSSES, REGULARIZERS
 
 # Module of tfdml -> its classes that a saved model may hold.
 CLASSES = {
-    "layers": (
-        *("ClassProxies", "ClassSampler", "DensityTargets", "Draws", "Dropout", "EmbeddingMemory"),
-        *("FusedBatchNormalization", "GeneralizedMean", "GroupedConv2D"),
-        *("LocalResponseNormalization", "MirrorAverage", "PDDM", "UnitLength"),
-    ),
+    "layers": dir(layers),
     "losses": sorted({*LOSSES.values(), *REGULARIZERS.values()}),
     "models": ("EmbeddingModel",),
     "models.hub": ("PartlyFrozen",),

@@ -5,7 +5,6 @@ import functools
 import keras
 import tensorflow as tf
 
-from tfdml.checks import check
 from tfdml.models.pair_warnings import WarnWithoutPairs
 
 
@@ -66,9 +65,6 @@ def fit_replicas(
 def _divided(strategy, batch):
     """The rows of a worker as values of a strategy, an even part for each of its devices."""
     devices = len(strategy.extended.worker_devices)
-    rows = len(batch[0])
-    expectation = "the devices of a worker must divide the rows of its batch"
-    check(rows % devices == 0, expectation, rows=rows, devices=devices)
     with tf.device("CPU:0"):
         parts = [tf.split(tensor, devices) for tensor in batch]
 

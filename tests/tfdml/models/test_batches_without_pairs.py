@@ -58,11 +58,11 @@ def test_batches_of_one_class_are_warned_of_with_their_number(images):
 def test_a_long_epoch_is_warned_of_after_ten_batches(images):
     batches = tf.data.Dataset.from_tensor_slices((images, LABELS)).batch(4).repeat(3)
     with pytest.warns(UserWarning, match="of 10 batches of the training 10 had no images of two"):
-        build().fit(batches, verbose=0)
+        build(run_eagerly=True).fit(batches, verbose=0)
 
 
 def test_the_loss_is_the_mean_of_batches_with_terms(images):
-    model = build(optimizer=keras.optimizers.SGD(0.0))
+    model = build(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)
     model.embedder.trainable = False
     order = [*range(4), *range(4, 16, 3), *range(5, 16, 3), *range(6, 16, 3)][:12]
     labels = np.where(np.arange(12) < 4, 0, np.arange(12) % 2)
@@ -107,12 +107,12 @@ def test_positives_and_negatives_of_labels(labels, expected):
 def test_proxies_need_no_positive_pair(images):
     base = {"name": "norm_softmax", "num_classes": 4}
     for each in (losses.get(base), losses.get("matryoshka", base=base, dims=[4])):
-        model = build(loss=each)
+        model = build(loss=each, run_eagerly=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
             model.fit(images[::4], LABELS[::4], verbose=0)
             model.fit(images[:4], LABELS[:4], verbose=0)
-    model = build(loss=losses.WeightedSum({"proxies": base, "triplet": 1.0}))
+    model = build(loss=losses.WeightedSum({"proxies": base, "triplet": 1.0}), run_eagerly=True)
     with pytest.warns(UserWarning, match="of 1 batches of the training 1 had no images of two"):
         model.fit(images[:4], LABELS[:4], verbose=0)
 

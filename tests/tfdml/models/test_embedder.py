@@ -12,6 +12,7 @@ from tfdml.layers import FusedBatchNormalization
 from tfdml.models import BACKBONES, backbone_of, build_embedder
 from tfdml.models.backbones import POOLED
 from tfdml.models.embedder import head_of, start_head
+from tfdml.models.precision import built_with
 
 pytestmark = pytest.mark.usefixtures("freed")
 
@@ -129,9 +130,8 @@ def test_pretrained_weights_freeze_batch_normalisation_and_nothing_else(rng, tmp
 
 
 def test_networks_of_keras_are_adapted_to_training_in_16_bits(rng, tmp_path):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    embedder = build_embedder("mobilenet_v2", 4, input_shape=(32, 32, 3))
-    keras.mixed_precision.set_global_policy("float32")
+    with built_with("mixed_bfloat16"):
+        embedder = build_embedder("mobilenet_v2", 4, input_shape=(32, 32, 3))
     small = build_embedder("small_cnn", 4, input_shape=(8, 8, 1))
     norms = [*batch_norms(embedder), *batch_norms(small)]
     kinds = {(type(layer), layer.momentum) for layer in norms}
@@ -266,11 +266,8 @@ def test_names_the_file_of_weights_that_cannot_be_downloaded(
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_features_may_be_the_embedding(normalize, rng):
     images = rng.uniform(0, 255, (3, 28, 28, 1)).astype("float32")
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
+    with built_with("mixed_float16"):
         embedder = build_embedder("small_cnn", None, input_shape=(28, 28, 1), normalize=normalize)
-    finally:
-        keras.config.set_dtype_policy("float32")
     found, features = (outputs(model, images) for model in (embedder, backbone_of(embedder)))
     assert found.dtype == np.float32
     features = features.astype("float64")

@@ -29,7 +29,7 @@ def test_evaluate_reports_the_loss_and_trains_nothing(loss, images):
 
 def test_metrics_are_of_labels_and_embeddings(images, tmp_path):
     metric = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="entropy")
-    model = build(loss=losses.get("pddm"), metrics=[metric])
+    model = build(loss=losses.get("pddm"), metrics=[metric], run_eagerly=True)
 
     def expected():
         entropies = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -98,7 +98,7 @@ def test_embeds_what_the_embedder_takes(rng):
 def test_warns_of_images_in_the_unit_range(images):
     embedder = models.build_embedder("small_cnn", 8, input_shape=images.shape[1:])
     model, divided = EmbeddingModel(embedder), (images / 255).astype("float32")
-    model.compile("sgd", losses.get("triplet"))
+    model.compile("sgd", losses.get("triplet"), run_eagerly=True)
     with pytest.warns(UserWarning, match=r"images are in \[0, 1\] .* multiply them by 255"):
         model.embed(divided)
     with pytest.warns(UserWarning, match="take .0, 255.: multiply them by 255"):
@@ -174,13 +174,12 @@ def test_rejects_losses_of_several_outputs(loss):
         build().compile(loss=loss)
 
 
-@pytest.mark.parametrize("loss", ["triplet", "pddm"])
 @pytest.mark.parametrize("shapes", [((3, 8), (1, 8)), ((3, 8), (3, 4)), ((8,), (8,))])
-def test_similarity_rejects_shapes_that_do_not_match(loss, shapes):
+def test_similarity_rejects_shapes_that_do_not_match(shapes):
     a, b = map(np.ones, shapes)
     message = f"Received: a.shape={a.shape}, b.shape={b.shape}"
     with pytest.raises(ValueError, match=re.escape(message)):
-        build(loss=losses.get(loss)).similarity(a, b)
+        build().similarity(a, b)
 
 
 def test_weighted_metrics_take_the_weights(images):
@@ -242,7 +241,8 @@ def test_a_list_of_labels_trains_as_an_array_does(images):
     trained = []
     for labels in (LABELS, LABELS.tolist()):
         keras.utils.set_random_seed(0)
-        trained.append(build().fit(images, labels, shuffle=False, verbose=0).history["loss"])
+        history = build(run_eagerly=True).fit(images, labels, shuffle=False, verbose=0).history
+        trained.append(history["loss"])
     assert trained[0] == trained[1]
 
 

@@ -5,13 +5,15 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from small_runs import completed
 
 import pipelines
 import tfdml
-from tfdml import runs
-from tfdml.models import backbone_of, build_embedder
+from tfdml import losses, runs
+from tfdml.models import backbone_of, build_embedder, recomputable_blocks, recomputing
 from tfdml.models.hub import add_adapters, preset_image_size
+from tfdml.runs.devices import Devices
 from tfdml.runs.network import build_model
 from tfdml.runs.run_images import Images
 
@@ -179,25 +181,48 @@ def test_layer_decay_trains_the_first_block_slower_than_the_head(preset, images)
 
 @pytest.mark.parametrize("tune", ["full", "lora"])
 def test_blocks_that_are_computed_again_have_the_same_gradients(tune, preset, images, monkeypatch):
-    labels, remat, wrapped = np.repeat(np.arange(3), 2), keras.remat, []
+    labels, loss, found = np.repeat(np.arange(3), 2), losses.get("triplet"), []
+    remat, wrapped = keras.remat, []
     monkeypatch.setattr(keras, "remat", lambda call: wrapped.append(call) or remat(call))
-    pixels = images.astype("uint8")
-    splits = pipelines.Split(pixels, labels), pipelines.Split(pixels, labels + 3)
-    seen = Images(*splits, None, pipelines.Dataset("x", *splits, SHAPE))
-    options = {"backbone": f"hub:{preset[1]}", "tune": tune, "head_steps": 0, "steps": 2}
-    options |= {"classes_per_batch": 3, "images_per_class": 2, "loss": "triplet"}
+    embedder = build_embedder(f"hub:{preset[1]}", 4, input_shape=SHAPE)
     if preset[0] == "resnet":
         with pytest.raises(ValueError, match="blocks, such as a transformer"):
-            build_model(completed(**options | {"tune": "full", "recompute": True}), *seen[::3])
+            recomputable_blocks(embedder)
         return
-    found = []
+    if tune == "lora":
+        backbone_of(embedder).trainable = False
+        add_adapters(embedder, 1)
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            value = loss(labels, embedder(images, training=True))
+        return tape.gradient(value, embedder.trainable_variables)
+
+    for blocks in ([], recomputable_blocks(embedder)):
+        with recomputing(blocks):
+            found.append(tf.function(gradients, autograph=False)())
+        assert bool(wrapped) == bool(blocks)
+    for plain, again in zip(*found, strict=True):
+        np.testing.assert_allclose(again, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["dinov2"], indirect=True)
+def test_a_run_computes_blocks_again_if_asked(preset, images, monkeypatch):
+    pixels, labels, changed = images.astype("uint8"), np.repeat(np.arange(3), 2), []
+    splits = pipelines.Split(pixels, labels), pipelines.Split(pixels, labels + 3)
+    seen = Images(*splits, None, pipelines.Dataset("x", *splits, SHAPE))
+    options = {"backbone": f"hub:{preset[1]}", "head_steps": 0, "steps": 2, "loss": "triplet"}
+    options |= {"classes_per_batch": 3, "images_per_class": 2}
+
+    def fit(self, model, *_, **__):
+        layers = model.embedder._flatten_layers()
+        changed.append({layer.name for layer in layers if "call" in vars(layer)})
+
+    monkeypatch.setattr(Devices, "fit", fit)
     for recompute in (False, True):
         with runs.prepare(completed(**options, recompute=recompute), images=seen) as run:
             run.train()
-            found.append([np.array(variable) for variable in run.model.trainable_variables])
-        assert bool(wrapped) == recompute
-    for plain, again in zip(*found, strict=True):
-        np.testing.assert_allclose(again, plain, atol=1e-5)
+    assert changed == [set(), {block.name for block in recomputable_blocks(run.model.embedder)}]
 
 
 def test_other_image_sizes_resize_the_positions(preset):

@@ -9,20 +9,20 @@ import pytest
 from small_models import LABELS, OPTIONS, by_default, one_layer
 
 from tfdml import EmbeddingModel, losses, optimizers
+from tfdml.models.precision import built_with
 
 
 @pytest.mark.parametrize(("policy", "by_name"), [("float32", True), ("mixed_float16", False)])
 def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
     rows, path = rng.normal(size=(16, 6)).astype("float32"), tmp_path / "model.keras"
-    keras.config.set_dtype_policy(policy)
-    try:
+    with built_with(policy):
         model = one_layer()
         optimizer = keras.optimizers.AdamW(1e-2, weight_decay=1.0)
         bias = {"var_names": ["bias"]} if by_name else {"var_list": [model.embedder.variables[1]]}
         optimizer.exclude_from_weight_decay(**bias)
         # The first gradient of npair is too large for float16, so that its step is skipped.
         loss = losses.get("density", base="triplet", initial_density=[0.3] * 8)
-        model.compile(optimizer=optimizer, loss=loss)
+        model.compile(optimizer=optimizer, loss=loss, run_eagerly=True)
         for _ in range(2):
             model.train_on_batch(rows, LABELS)
             targets = np.array(model.loss.layer.targets)
@@ -30,8 +30,6 @@ def test_targets_of_density_are_never_decayed(policy, by_name, rng, tmp_path):
             assert (targets[:4] > 0.5).all()
             model.save(path)
             model = keras.models.load_model(path)
-    finally:
-        keras.config.set_dtype_policy("float32")
     assert [optimizer._use_weight_decay(v) for v in optimizer._trainable_variables] == [
         True,
         False,
@@ -43,7 +41,7 @@ def test_rejects_an_optimizer_that_passes_over_a_multiplier_of_the_loss():
     def compiled(optimizer, multiplier):
         model = one_layer()
         loss = losses.get("density", initial_density=[0.3] * 4, alpha_multiplier=multiplier)
-        model.compile(optimizer=optimizer, loss=loss)
+        model.compile(optimizer=optimizer, loss=loss, run_eagerly=True)
         return model
 
     multipliers = {"^density_targets/": 5.0}
