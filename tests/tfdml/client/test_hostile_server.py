@@ -146,21 +146,13 @@ def client(server):
 
 
 @pytest.fixture(scope="module")
-def serving_methods():
-    with hostile.serving_methods() as found:
-        yield found
-
-
-@pytest.fixture
-def methods(serving_methods):
-    serving_methods[1].content = b""
-    return serving_methods[1]
-
-
-@pytest.fixture(scope="module")
-def grpc_client(serving_methods):
-    with Client(f"grpc://127.0.0.1:{serving_methods[0]}", model="m", timeout=PATIENCE) as client:
-        yield client
+def by_grpc():
+    """A client, and the `HostileMethods` of its server."""
+    with (
+        hostile.serving_methods() as (port, methods),
+        Client(f"grpc://127.0.0.1:{port}", model="m", timeout=PATIENCE) as client,
+    ):
+        yield client, methods
 
 
 @pytest.mark.parametrize("attack", REST_ATTACKS)
@@ -212,17 +204,19 @@ def test_reasons_by_rest_even_malformed_ones(server):
                     call()
 
 
-def test_malformed_answers_by_grpc(methods, grpc_client):
+def test_malformed_answers_by_grpc(by_grpc):
+    client, methods = by_grpc
     for outputs in GRPC_ANSWERS:
         methods.content = RESPONSE(outputs=outputs).SerializeToString()
-        for call in (grpc_client.embed, lambda image: grpc_client.similarity(image, image)):
+        for call in (client.embed, lambda image: client.similarity(image, image)):
             with harmless(MALFORMED):
                 call(b"x")
     methods.content = RESPONSE(outputs={"embedding": tensor(**NUMBERS)}).SerializeToString()
-    assert grpc_client.embed(b"x").tolist() == [[0.5, 1.5]]
+    assert client.embed(b"x").tolist() == [[0.5, 1.5]]
 
 
-def test_malformed_metadata_by_grpc(methods, grpc_client):
+def test_malformed_metadata_by_grpc(by_grpc):
+    client, methods = by_grpc
     for content in (
         METADATA(metadata={"signature_def": {"type_url": "a/b", "value": b"x"}}),
         METADATA(model_spec={"version": {"value": 1}}),
@@ -230,11 +224,11 @@ def test_malformed_metadata_by_grpc(methods, grpc_client):
         STATUS(model_version_status=[{"version": -(2**40), "state": 77}]),
     ):
         methods.content = content.SerializeToString()
-        for call in (grpc_client.metadata, lambda: grpc_client.embed([])):
+        for call in (client.metadata, lambda: client.embed([])):
             with harmless("INTERNAL"):
                 call()
         with contextlib.suppress(ServingError):
-            grpc_client.status()
+            client.status()
 
 
 @pytest.mark.parametrize(

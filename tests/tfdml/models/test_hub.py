@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_models import by_default
 from small_runs import completed
 
 import pipelines
@@ -63,12 +64,7 @@ FAMILIES = {
 }
 
 
-BY_DEFAULT = ("dinov2", "resnet")
-SLOW = pytest.mark.slow
-ALL = [name if name in BY_DEFAULT else pytest.param(name, marks=SLOW) for name in FAMILIES]
-
-
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=by_default(FAMILIES, {"dinov2", "resnet"}))
 def preset(request, tmp_path_factory):
     """(family, folder of a preset of it, with random weights, number of features)."""
     network, features, name = FAMILIES[request.param]
@@ -240,7 +236,7 @@ def test_other_image_sizes_resize_the_positions(preset):
 
 
 @pytest.mark.parametrize("preset", ["dinov2"], indirect=True)
-@pytest.mark.parametrize("side", [42, *(pytest.param(side, marks=SLOW) for side in (28, 56))])
+@pytest.mark.parametrize("side", by_default([28, 42, 56], {42}))
 def test_positions_of_another_grid_are_those_of_keras_hub(side, preset, rng):
     _, folder, _ = preset
     shape = (side, side, 3)

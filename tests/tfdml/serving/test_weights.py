@@ -42,17 +42,17 @@ def small(**options):
     return build_embedder("small_cnn", 8, input_shape=(8, 8, 3), **options)
 
 
-def outputs(embedder, weights, images):
-    with weights.in_place():
-        return embedder(images, training=False)
-
-
 @pytest.mark.parametrize("precision", ["int8", "float16"])
 def test_layers_compute_with_the_rounded_kernels_and_keep_their_own(precision, rng):
     embedder, images = small(), rng.uniform(0, 255, (4, 8, 8, 3)).astype("float32")
     before, exact = embedder.get_weights(), np.asarray(embedder(images, training=False))
     weights = StoredWeights([embedder], precision)
-    compute = tf.function(lambda x: outputs(embedder, weights, x), autograph=False)
+
+    @tf.function(autograph=False)
+    def compute(rows):
+        with weights.in_place():
+            return embedder(rows, training=False)
+
     found = compute(tf.constant(images)).numpy()
     for kept, now in zip(before, embedder.get_weights(), strict=True):
         np.testing.assert_array_equal(kept, now)
