@@ -23,8 +23,7 @@ _CAFFE_MEANS = (123.68, 116.779, 103.939)
 def convnext_tiny(inputs, weights=None, levels=1):
     """ConvNeXt-T: 768 features (Liu et al. A ConvNet for the 2020s. CVPR 2022)."""
     after = ("convnext_tiny_downsampling_block_1", "convnext_tiny_stage_2_block_6_depthwise_conv")
-    options = (weights, levels, after, "input")
-    return _features(applications.ConvNeXtTiny, "convnext_tiny", inputs, *options)
+    return _features(applications.ConvNeXtTiny, inputs, weights, levels, after, "input")
 
 
 def efficientnet_b0(inputs, weights=None, levels=1):
@@ -36,33 +35,33 @@ def efficientnet_b0(inputs, weights=None, levels=1):
         offsets = [255 * m * (1 - 1 / r) for m, r in zip(_IMAGENET_MEANS, roots, strict=True)]
         images = layers.Rescaling([1 / root for root in roots], offset=offsets)(inputs)
     exits = ("block4b_add", "block5c_add")
-    return _features(applications.EfficientNetB0, "efficientnet_b0", images, weights, levels, exits)
+    return _features(applications.EfficientNetB0, images, weights, levels, exits)
 
 
 def inception_v3(inputs, weights=None, levels=1):
     """Inception v3: 2,048 features (Szegedy et al. Rethinking Inception. CVPR 2016)."""
     images, exits = _in_unit_range(inputs), ("mixed3", "mixed6")
-    return _features(applications.InceptionV3, "inception_v3", images, weights, levels, exits)
+    return _features(applications.InceptionV3, images, weights, levels, exits)
 
 
 def mobilenet_v2(inputs, weights=None, levels=1):
     """MobileNetV2, width 1.0: 1,280 features (Sandler et al. MobileNetV2. CVPR 2018)."""
     images, exits = _in_unit_range(inputs), ("block_6_project_BN", "block_11_add")
-    return _features(applications.MobileNetV2, "mobilenet_v2", images, weights, levels, exits)
+    return _features(applications.MobileNetV2, images, weights, levels, exits)
 
 
 def resnet50(inputs, weights=None, levels=1):
     """ResNet-50: 2,048 features (He et al. Deep residual learning. CVPR 2016)."""
     images = centred_images(inputs, _CAFFE_MEANS)
     exits = ("conv3_block4_out", "conv4_block4_out")
-    return _features(applications.ResNet50, "resnet50", images, weights, levels, exits)
+    return _features(applications.ResNet50, images, weights, levels, exits)
 
 
 def _in_unit_range(images):
     return layers.Rescaling(1 / 127.5, offset=-1.0)(images)
 
 
-def _features(application, name, images, weights, levels, exits, side="output"):
+def _features(application, images, weights, levels, exits, side="output"):
     try:
         with warnings.catch_warnings():
             # Convolutions take images of any size: the weights for 224 pixels are the right ones.
@@ -73,7 +72,6 @@ def _features(application, name, images, weights, levels, exits, side="output"):
                 include_top=False,
                 weights=weights if weights == "imagenet" else None,
                 pooling="avg",
-                name=name,
             )
     except Exception as error:
         if "URL fetch failure" not in str(error):  # it has no exception class of its own

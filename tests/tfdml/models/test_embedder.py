@@ -244,19 +244,26 @@ def test_pretrained_weights_need_three_channels(tmp_path):
             build_embedder("mobilenet_v2", 8, input_shape=(32, 32, 1), weights=weights)
 
 
-@pytest.mark.parametrize(("side", "published"), [(96, 96), (112, 224)])
+@pytest.mark.parametrize(
+    ("backbone", "side", "file"),
+    [
+        ("mobilenet_v2", 96, "1.0_96_no_top"),
+        ("mobilenet_v2", 112, "1.0_224_no_top"),
+        ("efficientnet_b0", 32, "/efficientnetb0_notop"),
+    ],
+)
 @pytest.mark.filterwarnings("error::UserWarning")  # Keras' of sides without weights of their own
 def test_names_the_file_of_weights_that_cannot_be_downloaded(
-    side, published, monkeypatch, tmp_path
+    backbone, side, file, monkeypatch, tmp_path
 ):
     def no_network(*_, **__):
         raise urllib.error.URLError("no network")
 
     monkeypatch.setattr(urllib.request, "urlopen", no_network)
     monkeypatch.setattr("keras.src.backend.config._KERAS_DIR", str(tmp_path), raising=False)
-    message = rf"https://\S+1.0_{published}_no_top.h5: .*no network\. .* path as `weights`$"
+    message = rf"https://\S+{file}.h5: .*no network\. .* path as `weights`$"
     with pytest.raises(OSError, match=message):
-        build_embedder("mobilenet_v2", 8, input_shape=(side, side, 3), weights="imagenet")
+        build_embedder(backbone, 8, input_shape=(side, side, 3), weights="imagenet")
 
 
 @pytest.mark.parametrize("normalize", [True, False])
