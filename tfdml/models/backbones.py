@@ -58,9 +58,8 @@ def check_weights(backbone, weights):
     check(fits, f"`weights` must be {kind}", weights=weights)
 
 
-def check_colour(image_shape, weights, backbone=""):
+def check_colour(image_shape, weights, backbone):
     """Rejects images without 3 channels where there are pretrained weights."""
-    expectation = "pretrained weights require images of 3 channels"
-    channels, given = image_shape[-1], {"backbone": backbone} if backbone else {}
+    expectation, channels = "pretrained weights require images of 3 channels", image_shape[-1]
     fits = channels == 3 or not is_pretrained(backbone, weights)
-    check(fits, expectation, weights=weights, channels=channels, **given)
+    check(fits, expectation, weights=weights, channels=channels, backbone=backbone)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from tfdml.evaluation.calibration import CALIBRATIONS, Platt
-from tfdml.serving.nearest import Gallery, Nearest
+from tfdml.serving.nearest import Nearest, check_rows
 
 
 class Decision(keras.layers.Layer):
@@ -30,11 +30,11 @@ class Decision(keras.layers.Layer):
         self._is_ratio, self._threshold = rule.method == "ratio", decision.threshold
         self._calibration = decision.calibration
         class_ids = np.unique(rule.ids, return_inverse=True)[1]
-        rows, names = rule.rows, [str(row) for row in range(len(rule.rows))]
         self._whitening = None if rule.whitening is None else self._stored(rule.whitening)
-        rows = rows if rule.whitening is None else rows @ rule.whitening
+        rows = rule.rows if rule.whitening is None else rule.rows @ rule.whitening
+        check_rows(len(rows))
         self._class_ids, self._scales = self._stored(class_ids, "int32"), self._stored(rule.scales)
-        self._nearest = Nearest(Gallery(names, rows), 2)
+        self._nearest = Nearest(np.asarray(rows, np.float32), 2)
 
     def _stored(self, numbers, dtype="float32"):
         weight = self.add_weight(shape=numbers.shape, dtype=dtype, trainable=False)

@@ -103,17 +103,16 @@ def images_of(folder):
 
 
 class Nearest(keras.layers.Layer):
-    """Exhaustive nearest-neighbour search in a gallery, in TensorFlow operations.
+    """Exhaustive nearest-neighbour search in (n, dim) float32 rows, in TensorFlow operations.
 
     Gives the Euclidean distances and rows of the `top` nearest, (n, top), nearest first, ties by
     row. Candidates are chosen by the float32 scores `2 a·b - |b|²`: rows far from 0 that are closer
     together than the rounding of these scores may be confused.
     """
 
-    def __init__(self, gallery, top):
+    def __init__(self, rows, top):
         super().__init__(trainable=False, dtype="float32")
-        self.top = min(top, len(gallery.ids))
-        rows = gallery.embeddings
+        self.top = min(top, len(rows))
         self._rows = self.add_weight(shape=rows.shape, trainable=False)
         self._squares = self.add_weight(shape=rows.shape[:1], trainable=False)
         self.set_weights([rows, np.square(rows).sum(axis=1)])

@@ -5,14 +5,13 @@ import functools
 import tensorflow as tf
 
 from tfdml.images.decoding import first_bytes, little_endian, starts
-from tfdml.images.image_files import MAX_PIXELS
 
 _PARALLEL = 16  # images decoded at once, by as many threads as the process has
 _SHOWN = 10  # images that an error names
 _DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
 
 
-def read_batch(image_bytes, read_image, image_shape, max_pixels=MAX_PIXELS):
+def read_batch(image_bytes, read_image, image_shape, max_pixels):
     """The images of a batch, zeros for unreadable ones, and (n,) texts, why they are or "".
 
     The header is checked first: a file of a few bytes may claim more pixels than fit in memory.

@@ -306,7 +306,7 @@ class ServedModel:
     def _add(self, name, gallery, top, texts):
         check_integer(1, top=top)
         self._check_width(gallery.embeddings)
-        nearest = Nearest(gallery, top)
+        nearest = Nearest(gallery.embeddings, top)
         setattr(self._written, name, [variable.value for variable in nearest.variables])
         self.top[name] = nearest.top
 

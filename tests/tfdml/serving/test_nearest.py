@@ -11,15 +11,15 @@ from tfdml.serving.nearest import Gallery, Nearest
 def test_what_is_itself_is_nearest_far_from_the_origin():
     # The squares are 4e8, of which float32 knows steps of 32.
     rows = 10_000.0 + 0.125 * np.eye(4, dtype="float32")
-    distances, found = Nearest(Gallery(list("abcd"), rows), top=4)(tf.constant(rows))
+    distances, found = Nearest(rows, top=4)(tf.constant(rows))
     np.testing.assert_array_equal(found[:, 0], range(4))
     np.testing.assert_array_equal(distances[:, 0], np.zeros(4))
     np.testing.assert_allclose(distances[:, 1:], np.full((4, 3), 0.125 * 2**0.5), rtol=1e-5)
 
 
 def test_of_equal_distances_the_earlier_row_comes_first():
-    gallery = Gallery(list("abc"), [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    _, found = Nearest(gallery, top=9)(tf.constant([[1.0, 0.0]]))
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], "float32")
+    _, found = Nearest(rows, top=9)(tf.constant(rows[:1]))
     assert found.numpy().tolist() == [[0, 2, 1]]
 
 

@@ -9,8 +9,9 @@ from image_contents import ANIMATED_WEBP, NOISE, WHOLE, claiming, encode
 from PIL import Image
 
 from pipelines import Reader
+from tfdml.images.image_files import MAX_PIXELS
 from tfdml.serving.bad_images import reasons
-from tfdml.serving.reading import MAX_PIXELS, read_batch, reject_unreadable
+from tfdml.serving.reading import read_batch, reject_unreadable
 
 SIZE = (6, 5, 3)
 DAMAGED = "is damaged, cut off, or of a kind that cannot be read"
