@@ -48,11 +48,12 @@ def endless(start, piece, pause=0.0):
 
 
 class HostileMethods(grpc.GenericRpcHandler):
-    """Answers every call by gRPC with `content`, the bytes of a message."""
+    """Answers every call by gRPC with `content`, the bytes of a message, and keeps its headers."""
 
-    content = b""
+    content, headers = b"", None
 
     def service(self, handler_call_details):
+        self.headers = dict(handler_call_details.invocation_metadata)
         return grpc.unary_unary_rpc_method_handler(lambda *_: self.content)
 
 

@@ -1,11 +1,9 @@
 """The protocol test server: what TF Serving answers to clients, in threads of this process.
 
-It is no TF Serving: it neither batches, nor polls, nor measures. It rejects as UNAVAILABLE the
-first requests with a header `test-fault: TIMES:KEY` of this key.
+It is no TF Serving: it neither batches, nor polls, nor measures.
 """
 
 import base64
-import collections
 import contextlib
 import http.server
 import json
@@ -33,9 +31,7 @@ HTTP_CODES = {
     "UNAUTHENTICATED": 401,
     "NOT_FOUND": 404,
     "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
 }
-FAULT = "test-fault"
 
 
 class Ports(NamedTuple):
@@ -116,30 +112,19 @@ def predict(models, request):
 FUNCTIONS = {"Predict": predict, "GetModelMetadata": metadata_of, "GetModelStatus": status_of}
 
 
-class Faults(collections.Counter):
-    """Rejects requests of a header, and counts them."""
-
-    def apply(self, fault):
-        self[fault] += 1
-        if fault and self[fault] <= int(fault.partition(":")[0]):
-            raise RejectedError("UNAVAILABLE", "The batch scheduling queue is full")
-
-
 class Methods(grpc.GenericRpcHandler):
     """The gRPC interface."""
 
-    def __init__(self, models, faults):
-        self.models, self.faults = models, faults
+    def __init__(self, models):
+        self.models = models
 
     def service(self, handler_call_details):
         _, service, method = handler_call_details.method.split("/")
         expected, message, _ = METHODS[method]
         assert service == f"tensorflow.serving.{expected}"
-        headers = dict(handler_call_details.invocation_metadata)
 
         def answer(content, context):
             try:
-                self.faults.apply(headers.get(FAULT))
                 found = FUNCTIONS[method](self.models, message.FromString(content))
                 return found.SerializeToString()
             except RejectedError as refusal:
@@ -152,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """The REST interface."""
 
     protocol_version = "HTTP/1.1"
-    models = faults = None
+    models = None
 
     def do_GET(self):
         self.answer(None)
@@ -165,7 +150,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def answer(self, body):
         try:
-            self.faults.apply(self.headers[FAULT])
             code, text = 200, json.dumps(self.found(body), default=bytes.decode)
         except RejectedError as refusal:
             code, text = HTTP_CODES.get(refusal.code, 500), json.dumps({"error": str(refusal)})
@@ -213,15 +197,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(config):
     """The ports of a server of the models of a configuration, which is that of TF Serving."""
-    models, faults = Models(config), Faults()
+    models = Models(config)
     server = grpc.server(
         futures.ThreadPoolExecutor(8),
-        [Methods(models, faults)],
+        [Methods(models)],
         options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
     )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    handler = type("Handler", (Handler,), {"models": models, "faults": faults})
+    handler = type("Handler", (Handler,), {"models": models})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as rest:
         threading.Thread(target=rest.serve_forever, args=(0.01,), daemon=True).start()
         yield Ports(port, rest.server_port)

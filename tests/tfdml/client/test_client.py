@@ -4,7 +4,6 @@ import contextlib
 import shutil
 import subprocess
 import time
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -229,19 +228,6 @@ def test_a_signature_that_is_not_there_is_not_the_fault_of_an_image(client, cont
     monkeypatch.setattr(module, "_EMBED", module._EMBED._replace(signature="neighbours"))
     with pytest.raises(ServingError, match=r"no signature neighbours.*embed_images"):
         client.embed(contents, on_bad_image="nan")
-
-
-@pytest.mark.parametrize("failures", [3, 4])
-def test_asks_so_often_a_server_that_is_unavailable(failures, address, served, contents, pauses):
-    headers = {"Test-Fault": f"{failures}:{uuid.uuid4()}"}
-    with Client(address, model=NAME, headers=headers, retries=3) as client:
-        if failures == 3:
-            np.testing.assert_allclose(client.embed(contents), served.embed(contents), atol=1e-5)
-        else:
-            queue = "UNAVAILABLE: The batch scheduling queue is full"
-            with pytest.raises(ServingError, match=queue):
-                client.embed(contents)
-    assert len(pauses) == 3
 
 
 def attempts(failures, retries, code="UNAVAILABLE"):

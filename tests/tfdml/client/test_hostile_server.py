@@ -15,6 +15,7 @@ from tfdml.client.service import Metadata, Signature, Tensor
 
 TIMEOUT = 0.3
 PATIENCE = 20.0  # where the time is not what is tested
+OPTIONS = {"timeout": PATIENCE, "headers": {"Api-Key": "secret"}}
 MALFORMED = "INTERNAL: the answer is not .*Received: "
 RESPONSE, METADATA, STATUS = (response for *_, response in METHODS.values())
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -141,7 +142,7 @@ def client_of(server, scheme="http", **options):
 
 @pytest.fixture
 def client(server):
-    with client_of(server, timeout=PATIENCE) as client:
+    with client_of(server, **OPTIONS) as client:
         yield client
 
 
@@ -150,7 +151,7 @@ def by_grpc():
     """A client, and the `HostileMethods` of its server."""
     with (
         hostile.serving_methods() as (port, methods),
-        Client(f"grpc://127.0.0.1:{port}", model="m", timeout=PATIENCE) as client,
+        Client(f"grpc://127.0.0.1:{port}", model="m", **OPTIONS) as client,
     ):
         yield client, methods
 
@@ -193,6 +194,7 @@ def test_malformed_answers_by_rest(server, client):
                 call()
     server.answer = hostile.saying(200, b'{"outputs": {"embedding": [[0.5, 1]]}}')
     assert client.embed(b"x").tolist() == [[0.5, 1.0]]
+    assert b"Api-Key: secret" in server.received[-1]
 
 
 def test_reasons_by_rest_even_malformed_ones(server):
@@ -213,6 +215,7 @@ def test_malformed_answers_by_grpc(by_grpc):
                 call(b"x")
     methods.content = RESPONSE(outputs={"embedding": tensor(**NUMBERS)}).SerializeToString()
     assert client.embed(b"x").tolist() == [[0.5, 1.5]]
+    assert methods.headers["api-key"] == "secret"
 
 
 def test_malformed_metadata_by_grpc(by_grpc):
