@@ -36,9 +36,9 @@ def config_of(index, addresses):
     return cluster_of({"worker": addresses}, {"type": "worker", "index": index})
 
 
-def start(*arguments, cwd, environment=None):
+def start(*arguments, cwd, environment=None, program=(str(ROOT / "train.py"),)):
     return subprocess.Popen(
-        [sys.executable, "-u", str(ROOT / "train.py"), *arguments],
+        [sys.executable, "-u", *program, *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
         stdout=subprocess.PIPE,
@@ -49,10 +49,10 @@ def start(*arguments, cwd, environment=None):
     )
 
 
-def start_workers(count, *arguments, cwd, environment=None):
-    addresses, given = free_addresses(count), environment or {}
+def start_workers(count, *arguments, **options):
+    addresses = free_addresses(count)
     return [
-        start(*arguments, cwd=cwd, environment={**given, "TF_CONFIG": config_of(index, addresses)})
+        start(*arguments, environment={"TF_CONFIG": config_of(index, addresses)}, **options)
         for index in range(count)
     ]
 
@@ -237,17 +237,7 @@ if not own.is_chief:
     tf.distribute.MultiWorkerMirroredStrategy = lambda: 1 / 0
 own.start()
 """
-    addresses = free_addresses(2)
-    chief, other = (
-        subprocess.Popen(
-            [sys.executable, "-c", program],
-            env={**os.environ, "TF_CONFIG": config_of(index, addresses)},
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    )
+    chief, other = start_workers(2, cwd=ROOT, program=("-c", program))
     assert "ZeroDivisionError" in other.communicate(timeout=60)[1]
     _, error = chief.communicate(timeout=60)
     assert chief.returncode == -signal.SIGALRM, error

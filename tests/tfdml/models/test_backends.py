@@ -13,6 +13,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from small_models import by_default
 
 from tfdml import EmbeddingModel, callbacks, losses, optimizers
 from tfdml.layers import FusedBatchNormalization, UnitLength
@@ -31,7 +32,6 @@ OBJECTIVES = {
     "memory": {"base": "contrastive", "size": 40, "start_step": 1},
     "density": {"base": "triplet", "initial_density": [0.1, 0.2, 0.3, 0.4]},
 }
-BY_DEFAULT = ("triplet", "memory")
 
 
 def built(name):
@@ -71,9 +71,7 @@ def trained(name, *others):
     return model, seen
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in BY_DEFAULT else pytest.mark.slow) for n in OBJECTIVES]
-)
+@pytest.mark.parametrize("name", by_default(OBJECTIVES, {"triplet", "memory"}))
 def test_a_training_is_that_of_tensorflow(name):
     kept = json.loads(KEPT.read_text("utf-8"))[name]
     model, seen = trained(name)
