@@ -27,7 +27,9 @@ def embedder():
 
 @pytest.fixture(scope="module")
 def images():
-    return np.random.default_rng(0).integers(0, 256, (60, *SIZE)).astype(np.float32)
+    """Noise of different brightness, of which the embeddings differ."""
+    rng = np.random.default_rng(0)
+    return (rng.uniform(0, 255, (60, *SIZE)) * rng.uniform(size=(60, 1, 1, 1))).astype("float32")
 
 
 @pytest.fixture(scope="module")
