@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import shutil
+import time
 from typing import Any
 
 from tfdml.checks import check, check_fits
@@ -16,7 +18,6 @@ from tfdml.scale import stored_index as stored
 from tfdml.scale.checksums import checksums, sealed
 from tfdml.scale.collection import Collection
 from tfdml.scale.index_loss import losses
-from tfdml.scale.pace import Pace
 
 faiss = load_faiss()
 on_disk: Any = importlib.import_module("faiss.contrib.ondisk")
@@ -27,6 +28,8 @@ _TRAINING_ROWS = 40  # for each cell; faiss warns below 39
 _LEAST_TRAINING_ROWS = 2**16
 _TRAINING_BYTES = 2**28  # of the default sample, at most
 _PART_BYTES = 2**27  # of embeddings in a part of an index with cells
+_SAVED_EVERY = 60.0  # seconds of work that a crash may lose
+_SAVING_RATIO = 20  # least of that time to the time of saving
 
 
 def index(folder, *, report, **options):
@@ -179,8 +182,13 @@ def _begin(unfinished, about):
 
 def _check_sizes(unfinished, made, ivf, images):
     """Raises an error if the disk, or for an index without cells the memory, is too small."""
-    each = stored.ID_BYTES + (ivf.code_size if ivf else _row_bytes(made.index))
-    if not ivf:
+    if ivf:
+        each = stored.ID_BYTES + ivf.code_size
+    else:
+        row_bytes = 4 * made.index.d  # at least, of a graph, of which faiss does not say it
+        with contextlib.suppress(RuntimeError):
+            row_bytes = made.index.sa_code_size()
+        each = stored.ID_BYTES + row_bytes
         what = "an index without cells is built in memory, and"
         check_fits(images * each, what, images=images, bytes_per_image=each)
     # The parts, or the index so far, beside the whole.
@@ -193,14 +201,6 @@ def _check_room(folder, needed):
     if needed > free:
         rooms = f"{needed / 1e9:,.2f} GB more, and {free / 1e9:,.2f} GB are free"
         raise OSError(f"the disk of {folder} is too small: the index needs {rooms}")
-
-
-def _row_bytes(index):
-    """Bytes of a row in an index without cells; of a graph, at least those of its numbers."""
-    try:
-        return index.sa_code_size()
-    except RuntimeError:  # faiss does not say it of graphs
-        return 4 * index.d
 
 
 def _train(made, path, collection, about):
@@ -229,18 +229,22 @@ def _fill(collection, work, whole):
     first = int(saved[-1].stem.removeprefix("until-")) if saved else 0
     if saved and not has_cells:
         index = faiss.read_index(str(saved[-1]))
-    pace, done = Pace(), first * collection.shard_size
+    done, due = first * collection.shard_size, time.monotonic() + _SAVED_EVERY
     with progress("Indexing", total=collection.images, done=min(done, collection.images)) as bar:
         for number in range(first, collection.shards):
             _add(index, collection.shard(number))
             end = number + 1
             bar.update(min(end * collection.shard_size, collection.images) - bar.n)
-            path = work / f"until-{end:09d}.faiss"
-            if not has_cells:
-                pace.save(_save_alone, index, path)
-            elif end % part == 0 or end == collection.shards:
+            path, began = work / f"until-{end:09d}.faiss", time.monotonic()
+            if has_cells and (end % part == 0 or end == collection.shards):
                 _save(index, path)
                 index = faiss.read_index(trained)
+            elif not has_cells and began > due:
+                _save(index, path)
+                for other in {*work.glob("until-*.faiss")} - {path}:
+                    other.unlink()
+                ended = time.monotonic()
+                due = ended + max(_SAVED_EVERY, _SAVING_RATIO * (ended - began))
     whole.mkdir()
     if has_cells:
         saved = sorted(work.glob("until-*.faiss"))
@@ -260,9 +264,3 @@ def _add(index, rows):
 def _save(index, path):
     with replacing(path) as unfinished:
         faiss.write_index(index, str(unfinished))
-
-
-def _save_alone(index, path):
-    _save(index, path)
-    for other in {*path.parent.glob("until-*.faiss")} - {path}:
-        other.unlink()

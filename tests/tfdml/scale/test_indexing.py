@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stored_collections import rewrite, write_collection
 
-from tfdml.scale import Collection, StoredIndex, indexing, pace
+from tfdml.scale import Collection, StoredIndex, indexing
 from tfdml.scale.indexing import UNFINISHED, build
 
 
@@ -57,8 +57,8 @@ def test_other_indexes_have_the_ids_of_the_rows(clustered, factory):
 
 @pytest.mark.parametrize("factory", ["IVF8,SQ8", "SQ8"])
 def test_a_stopped_job_is_resumed_and_adds_nothing_twice(clustered, factory, monkeypatch):
-    monkeypatch.setattr(pace, "_EVERY", 0)
-    monkeypatch.setattr(pace, "_SHARE", 0)
+    monkeypatch.setattr(indexing, "_SAVED_EVERY", 0)
+    monkeypatch.setattr(indexing, "_SAVING_RATIO", 0)
     added, add = [], indexing._add
 
     def stopping(index, rows):
