@@ -20,7 +20,7 @@ from tqdm import tqdm
 from tfdml.scale.embedding_job import embed_missing, embedded
 from tfdml.scale.image_model import ImageModel
 from tfdml.scale.listed_images import Listing, list_images
-from tfdml.scale.writing import CollectionWriter, manifest_of
+from tfdml.scale.writing import CollectionWriter
 from tfdml.serving.exported import find_version
 
 SHARD_SIZE = 10_000
@@ -50,8 +50,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             listing = Listing(images.to_batches)
             collection = CollectionWriter(folder)
-            manifest = manifest_of(model="", dim=model.dim, shard_size=SHARD_SIZE, listing=listing)
-            collection.begin(manifest, listing)
+            identity = {"model": "", "dim": model.dim, "shard_size": SHARD_SIZE}
+            collection.begin(identity, listing)
             embed_missing(collection, listing, model.batch_size, embed)
 
     embed = functools.partial(embedded, model)

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tfdml.scale import Collection
 from tfdml.scale.listed_images import Listing
-from tfdml.scale.writing import CollectionWriter, manifest_of, rows_of
+from tfdml.scale.writing import CollectionWriter, rows_of
 
 
 def write_collection(
@@ -17,7 +17,7 @@ def write_collection(
     listed = pa.table({"path": pa.array(paths), "label": pa.array(labels, pa.string())})
     listing, writer = Listing(listed.to_batches), CollectionWriter(folder)
     identity = {"model": model, "dim": embeddings.shape[1], "shard_size": shard_size}
-    writer.begin(manifest_of(**identity, listing=listing), listing)
+    writer.begin(identity, listing)
     for number, shard in enumerate(listing.shards(shard_size)):
         ids = range(number * shard_size, number * shard_size + len(shard))
         errors = ["it is empty" if i in unreadable else None for i in ids]
@@ -27,9 +27,7 @@ def write_collection(
 
 def finished(collection):
     """The collection, whose files have checksums now."""
-    writer = CollectionWriter(collection.folder)
-    writer.begin(json.loads((collection.folder / "manifest.json").read_text()), None)
-    writer.finish()
+    CollectionWriter(collection.folder).finish()
     return Collection(collection.folder)
 
 

@@ -12,7 +12,7 @@ from tfdml.export import Export
 from tfdml.programs.evaluate import TASKS
 from tfdml.runs.recipe import Recipe
 from tfdml.runs.task_options import Comparison
-from tfdml.scale.__main__ import Check, Embed, Index
+from tfdml.scale.__main__ import Embed, Index, Stored
 from tfdml.search.__main__ import Search
 
 
@@ -256,7 +256,7 @@ def test_a_path_of_the_home_folder_is_expanded(tmp_path, monkeypatch):
     assert work("--place", "~").place == "/home/ann"
 
 
-PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Index, Check, Search, Export, Client]
+PROGRAMS = [Recipe, *TASKS.values(), Comparison, Embed, Index, Stored, Search, Export, Client]
 NO_PATHS = {"loss", "dataset", "backbone", "pooling", "precision", "format"}
 NO_PATHS |= {"run", "split", "rank_by", "cluster_by", "index_parameters", "engine", "address"}
 NO_PATHS |= {"factory", "parameters", "host", "on_bad_image", "licence", "description"}

@@ -3,6 +3,7 @@ from . import embedding_job as embedding_job
 from . import exporting as exporting
 from . import image_model as image_model
 from . import indexing as indexing
+from . import listed_images as listed_images
 from .collection import Collection as Collection
 from .gallery import Gallery as Gallery
 from .gallery import retrieval_scores_per_query as retrieval_scores_per_query

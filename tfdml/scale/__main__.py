@@ -18,7 +18,9 @@ remove  takes images out of it
 Each has --help. docs/scale.md describes the files.
 """
 
+import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 from typing import ClassVar, Literal
@@ -27,8 +29,10 @@ from tfdml import scale
 from tfdml.command_line import Parser, PositiveInt, Seed, Settings, command_of, fail, one_sentence
 from tfdml.quiet import import_tensorflow, keep_printing
 from tfdml.serving.exported import find_version, fingerprint
+from tfdml.serving.versions import name_of
 
 PROGRAM = "tfdml.scale"
+CONTINUE = "run the same command to continue"
 FEW_COPIES = 10  # that are named
 FEW = 40 * 4096  # images; the cells of the default index would have too few of fewer to learn from
 
@@ -67,11 +71,23 @@ class Embed:
 
 
 @dataclasses.dataclass(frozen=True)
-class Index:
+class Stored(Settings):
+    """A collection.
+
+    Args:
+        folder: Folder that `python -m tfdml.scale embed` wrote; its index, if any, is its `index/`.
+    """
+
+    paths: ClassVar = ("folder",)
+
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Index(Stored):
     """Collection and index.
 
     Args:
-        folder: Folder that `python -m tfdml.scale embed` wrote; the index is its `index/`.
         factory: Index of faiss. `IVF4096,SQ8` has 4,096 cells of the space, of which a query visits
             some, and 8 bits for each number of an embedding. An index with cells (`IVF`) stays on
             disk; others (`Flat`, `SQ8`, `PQ64`, `HNSW32`) are built in memory.
@@ -86,9 +102,6 @@ class Index:
         overwrite: Replace an index of other settings, once the new one is whole.
     """
 
-    paths: ClassVar = ("folder",)
-
-    folder: str
     factory: str = "IVF4096,SQ8"
     parameters: str | None = None
     training_rows: PositiveInt | None = None
@@ -98,31 +111,16 @@ class Index:
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
-    """Collection to check.
-
-    Args:
-        folder: Folder that `python -m tfdml.scale embed` wrote, with its index, if it has one.
-    """
-
-    paths: ClassVar = ("folder",)
-
-    folder: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Change(Settings):
+class Change(Stored):
     """Collection, model and images.
 
     Args:
-        folder: Folder that `python -m tfdml.scale embed` wrote.
         model: The model that made its embeddings.
         images: As of `embed`. A path that the collection has is not added again.
     """
 
     paths: ClassVar = ("folder", "model", "images")
 
-    folder: str
     model: str | None = None
     images: str | None = None
 
@@ -131,18 +129,14 @@ class Change(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Remove(Settings):
+class Remove(Stored):
     """Collection and images to remove.
 
     Args:
-        folder: Folder that `python -m tfdml.scale embed` wrote.
         where: Condition in SQL on `path`, `label`, `id` and the other columns of the list, such as
             "label = 'cat' and price < 20".
     """
 
-    paths: ClassVar = ("folder",)
-
-    folder: str
     where: str | None = None
 
     def __post_init__(self):
@@ -150,11 +144,10 @@ class Remove(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class Export:
+class Export(Stored):
     """Collection and where to copy it.
 
     Args:
-        folder: Folder that `python -m tfdml.scale embed` wrote.
         to: `parquet`, a file; `lance`, a table (`pip install -e ".[lance]"`); or `qdrant`, the
             collection `tfdml` (`pip install -e ".[qdrant]"`). Each image that could be read has
             `id`, its row in the list, `path`, `label` and `vector`.
@@ -165,7 +158,6 @@ class Export:
 
     paths: ClassVar = ("folder", "out")
 
-    folder: str
     out: str
     to: Literal["parquet", "lance", "qdrant"] = "parquet"
     precision: Literal["float32", "float16"] = "float32"
@@ -188,19 +180,36 @@ def main(arguments=None):
 def embed(program, settings, errors):
     """Writes the embeddings of a collection of images to a folder of Parquet files."""
     version = find_version(pathlib.Path(settings.model))
-    collection, engine = scale.CollectionWriter(settings.out), None
+    collection, connected = scale.CollectionWriter(settings.out), contextlib.nullcontext()
+    work = None
     if settings.engine == "ray":
-        from tfdml.scale import ray_engine as engine  # an optional dependency
+        from tfdml.scale import ray_engine  # an optional dependency
 
         os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # for the actors
+        connected = ray_engine.connected(settings.address)
+        work = functools.partial(ray_engine.embedded, version)
     import_tensorflow()
-    embedded = scale.embedding_job.embed(program, settings, errors, version, collection, engine)
-    if not embedded:
+    model = scale.image_model.ImageModel(version)
+    identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": settings.shard_size}
+    collection.check(identity)  # before listing, which may take minutes
+    listing = scale.listed_images.list_images(settings.images)
+    work = work or functools.partial(scale.embedding_job.embedded, model)
+    stop = {"code": 1, "hint": f"; {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
+    with connected, collection.folder.only_writer():
+        collection.check(identity, listing)
+        with one_sentence(program, RuntimeError, *errors, **stop):
+            collection.begin(identity, listing)
+            scale.embedding_job.embed_missing(collection, listing, model.batch_size, work)
+            unreadable = collection.finish()
+    readable, hint = listing.images - unreadable, ": see `error` in the shards"
+    print(f"Embedded {readable:,} images with {name_of(version)}: {settings.out}")
+    print(f"Could not read {unreadable:,} images{hint if unreadable else ''}")
+    if not readable:
         fail(program, f"no image of {settings.images} could be read", code=1)
     if "://" in settings.out:
         print("Next: copy it to a disk, and there: python -m tfdml.scale index FOLDER")
     else:
-        few = " --factory Flat" if embedded < FEW else ""
+        few = " --factory Flat" if readable < FEW else ""
         print(f"Next: python -m tfdml.scale index {settings.out}{few}")
 
 
@@ -253,14 +262,13 @@ def _change(settings, change):
 
 def remove(_program, settings, _errors):
     """Removes images from a collection; their files stay."""
-    import_tensorflow()
     print(f"{scale.changing.remove(**vars(settings)):,} images removed: {settings.folder}")
 
 
 COMMANDS = {
     "embed": (embed, Embed),
     "index": (index, Index),
-    "check": (check, Check),
+    "check": (check, Stored),
     "export": (export, Export),
     "add": (add, Change),
     "update": (update, Change),

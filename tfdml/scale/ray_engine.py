@@ -113,8 +113,7 @@ class _Embedder:
     def __call__(self, batch, model):
         loaded = _loaded(*model, threads=self.threads)
         batch = batch if "images" in batch else _read(batch, model, self.threads)
-        problems = [each or None for each in batch["error"]]
-        rows, problems = loaded.embed(batch["images"], problems)
+        rows, problems = loaded.embed(batch["images"], batch["error"])
         return {"id": batch["id"], "embedding": rows, "error": _texts(problems)}
 
 

@@ -14,27 +14,21 @@ from tfdml.scale.layout import FORMAT, LIST, MANIFEST, SHARDS, shard_name
 from tfdml.scale.storage import NO_FILE, Folder
 
 _SURELY = 100  # images that are not all broken
-_IDENTITY = ("format", "model", "dim", "shard_size", "list")
-
-
-def manifest_of(*, model, dim, shard_size, listing=None):
-    """What identifies embeddings, as far as it is known before the images are listed, or all."""
-    known = {"format": FORMAT, "model": model, "dim": dim, "shard_size": shard_size}
-    if listing is None:
-        return known
-    shards = -(-listing.images // shard_size)
-    return {**known, "images": listing.images, "shards": shards, "list": listing.digest}
 
 
 class CollectionWriter:
-    """Writes the embeddings of a collection to a folder or URL; a shard that exists is whole."""
+    """Writes the embeddings of a collection to a folder or URL; a shard that exists is whole.
+
+    The `identity` of embeddings is their "model", a fingerprint, "dim" and "shard_size", as the
+    manifest has them.
+    """
 
     def __init__(self, url):
         self.folder = Folder(url)
         self._checksums = {}  # of the files written by this object
 
-    def check(self, manifest):
-        """Raises a ValueError if the folder holds anything but what the manifest describes."""
+    def check(self, identity, listing=None):
+        """Raises a ValueError if the folder holds anything but these embeddings, of the list."""
         names = {name for name in self.folder.names() if not name.startswith(".")}
         if MANIFEST not in names:
             expected = f"{self.folder} must be a new or empty folder"
@@ -44,18 +38,22 @@ class CollectionWriter:
         changes = len(found.get("changes", ()))
         expected = f"{self.folder} was changed since; use `python -m tfdml.scale update`"
         check(not changes, expected, changes=changes)
-        other = [key for key in _IDENTITY if key in manifest and found.get(key) != manifest[key]]
+        given = {"format": FORMAT, **identity} | ({"list": listing.digest} if listing else {})
+        other = [key for key, value in given.items() if found.get(key) != value]
         if other:
             wrong = f"{self.folder} holds embeddings of another {other[0]}. Choose another --out"
             go_on = f", or go on with its own: --images {self.folder}/{LIST}"
             raise ValueError(wrong + (go_on if other == ["list"] else ""))
 
-    def begin(self, manifest, listing):
+    def begin(self, identity, listing):
         """Writes the manifest and the list, unless they exist; removes what killed writers left."""
-        self.shards, self.shard_size = manifest["shards"], manifest["shard_size"]
+        size = self.shard_size = identity["shard_size"]
+        self.shards = -(-listing.images // size)
         names = self.folder.names()
         if MANIFEST not in names:
-            self._write_manifest({**manifest, "began": time.time_ns()})
+            listed = {"images": listing.images, "shards": self.shards, "list": listing.digest}
+            began = {"began": time.time_ns()}
+            self._write_manifest({"format": FORMAT, **identity, **listed, **began})
         present = names | {f"{SHARDS}/{name}" for name in self.folder.names(SHARDS)}
         found = self._manifest()
         known = found.get("files", {})
@@ -95,7 +93,7 @@ class CollectionWriter:
         """
         manifest, unreadable = self._manifest(), 0
         known = {**manifest.get("files", {}), **self._checksums}
-        names = [LIST, *map(shard_name, range(self.shards))]
+        names = [LIST, *map(shard_name, range(manifest["shards"]))]
         for name in progress("Counting", names, unit="file"):
             with self.folder.open(name) as file:
                 if name not in known:

@@ -10,7 +10,6 @@ from tfdml import scale
 from tfdml.checks import check
 from tfdml.scale.layout import SEARCHED, STAMP, is_collection
 from tfdml.scale.listed_images import SCHEMA, Listing
-from tfdml.scale.writing import manifest_of
 from tfdml.search.collection_search import CollectionSearch
 from tfdml.search.picture_files import RejectedError, image_files
 
@@ -112,11 +111,10 @@ class FolderSearch(CollectionSearch):
 def _begin(index, model, folder):
     """Writes a collection of no images, the index of a folder."""
     identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": _SHARD_SIZE}
-    writer, listing = scale.CollectionWriter(index), _listing({}, [])
-    writer.check(manifest_of(**identity))
+    identity[SEARCHED], writer = str(folder), scale.CollectionWriter(index)
+    writer.check(identity)
     with writer.folder.only_writer():
-        whole = manifest_of(**identity, listing=listing) | {SEARCHED: str(folder)}
-        writer.begin(whole, listing)
+        writer.begin(identity, _listing({}, []))
         writer.finish()
 
 

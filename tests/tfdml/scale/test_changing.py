@@ -16,7 +16,7 @@ from tfdml.scale import Collection, StoredIndex, changing
 from tfdml.scale.embedding_job import embed_missing, embedded
 from tfdml.scale.indexing import build
 from tfdml.scale.listed_images import list_images
-from tfdml.scale.writing import CollectionWriter, manifest_of
+from tfdml.scale.writing import CollectionWriter
 
 SIZE = 4  # images of a shard
 ROWS = pa.schema({"path": pa.string(), "label": pa.string(), "price": pa.int64()})
@@ -65,8 +65,7 @@ class Photos:
         """The collection, from nothing."""
         self.write_list()
         listing, writer = list_images(str(self.list)), CollectionWriter(self.collection)
-        manifest = manifest_of(model="m" * 64, dim=3, shard_size=SIZE, listing=listing)
-        writer.begin(manifest, listing)
+        writer.begin({"model": "m" * 64, "dim": 3, "shard_size": SIZE}, listing)
         embed_missing(writer, listing, 3, lambda pieces: embedded(ByContent(), pieces))
         writer.finish()
         return Collection(self.collection)
