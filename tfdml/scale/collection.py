@@ -43,6 +43,12 @@ class Rows(NamedTuple):
     ids: np.ndarray  # (m,) int64
     embeddings: np.ndarray  # (m, dim) float32, finite
 
+    def at(self, ids):
+        """(n, dim) float32, the embeddings of ids; a KeyError if an image has none."""
+        if not np.isin(ids, self.ids).all():
+            raise KeyError(f"an image has no embedding. Received: ids={np.asarray(ids).tolist()}")
+        return self.embeddings[np.searchsorted(self.ids, ids)]
+
 
 class Collection:
     """A folder that `python -m tfdml.scale embed` writes, read shard by shard.
@@ -124,11 +130,6 @@ class Collection:
         """(images,) booleans, which of the images have an embedding."""
         return self.columns("error")["error"].is_null().to_numpy()
 
-    def unreadable(self, key):
-        """The path of an image without an embedding, and the reason: two texts."""
-        rows = self.read(key // self.shard_size, ["path", "error"])
-        return [rows[name][key % self.shard_size].as_py() for name in ("path", "error")]
-
     def chunks(self):
         """Yields the `Rows` of all shards, in parts of at most 32 MiB that cross their borders."""
         most, parts, held = max(1, _CHUNK_BYTES // (4 * self.dim)), [], 0
@@ -170,14 +171,12 @@ class Collection:
         return _joined(drawn)
 
     def rows(self, ids):
-        """(n, dim) float32, the embeddings of ids; a KeyError if an image has none."""
+        """As `Rows.at`, of all images."""
         ids = np.asarray(ids)
         found = np.empty((len(ids), self.dim), np.float32)
         for number in np.unique(ids // self.shard_size).tolist():
-            rows, asked = self.shard(number), ids // self.shard_size == number
-            if not np.isin(ids[asked], rows.ids).all():
-                raise KeyError(f"an image has no embedding. Received: ids={ids[asked].tolist()}")
-            found[asked] = rows.embeddings[np.searchsorted(rows.ids, ids[asked])]
+            asked = ids // self.shard_size == number
+            found[asked] = self.shard(number).at(ids[asked])
         return found
 
     def columns(self, *names):

@@ -48,31 +48,30 @@ def export(folder, to, out, precision="float32"):
     schema = pa.schema([("id", pa.int64()), ("path", pa.string()), ("label", pa.string())])
     schema = schema.append(pa.field("vector", vectors))
     tables = (collection.table(number).cast(schema) for number in numbers)
-    return _WRITERS[to](tables, schema, out)
+    _WRITERS[to](tables, schema, out)
+    return int(collection.readable().sum())
 
 
 def _write_parquet(tables, schema, out):
-    path, count = pathlib.Path(out), 0
+    path = pathlib.Path(out)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
         for table in tables:
             writer.write_table(table)
-            count += len(table)
-    return count
 
 
 def _write_lance(tables, schema, out):
     import lance  # an optional dependency, as Qdrant's client
 
     batches = (batch for table in tables for batch in table.to_batches())
-    return lance.write_dataset(pa.RecordBatchReader.from_batches(schema, batches), out).count_rows()
+    lance.write_dataset(pa.RecordBatchReader.from_batches(schema, batches), out)
 
 
 def _write_qdrant(tables, schema, out):
     from qdrant_client import QdrantClient, models
 
     client = QdrantClient(**{"url" if "://" in out else "path": out})
-    vector, count = schema.field("vector").type, 0
+    vector = schema.field("vector").type
     stored = models.Datatype(f"float{vector.value_type.bit_width}")
     kind = {"distance": models.Distance.EUCLID, "datatype": stored}
     if client.collection_exists(QDRANT_NAME):
@@ -80,13 +79,12 @@ def _write_qdrant(tables, schema, out):
     config = models.VectorParams(size=vector.list_size, **kind)
     client.create_collection(QDRANT_NAME, vectors_config=config)
     for table in tables:
-        ids, rows = table["id"].to_pylist(), table["vector"].combine_chunks()
+        rows = table["vector"].combine_chunks()
         rows = rows.flatten().to_numpy(zero_copy_only=False).reshape(-1, vector.list_size)
         texts = table.select(["path", "label"]).to_pylist()
+        ids = table["id"].to_pylist()
         client.upload_collection(QDRANT_NAME, rows, texts, ids, batch_size=_BATCH)
-        count += len(ids)
     client.close()
-    return count
 
 
 _WRITERS = {"parquet": _write_parquet, "lance": _write_lance, "qdrant": _write_qdrant}

@@ -43,10 +43,12 @@ class Gallery:
         self.collection, self.readable = collection, errors.is_null().to_numpy()
         failed = np.flatnonzero(pc.fill_null(pc.not_equal(errors, REMOVED), False))
         if len(failed) or not len(self):
-            path, reason = collection.unreadable(int(failed[0]) if len(failed) else 0)
+            first = int(failed[0]) if len(failed) else 0
+            number, place = divmod(first, collection.shard_size)
+            path = collection.read(number, ["path"])["path"][place]
             images = f"{len(failed):,} of the {collection.images:,} images"
             sentence = f"{images} of the gallery {collection.folder} could not be read, such as"
-            sentence += f" {path}: {reason}"
+            sentence += f" {path}: {errors[first]}"
             if not len(self):
                 raise ValueError(sentence)
             warnings.warn(sentence, stacklevel=2)

@@ -173,30 +173,23 @@ class ExactIndex:
         matching: Function of a condition in SQL that returns the ids of the images that meet it.
 
     Attributes:
-        ids: (m,) int64, of all images with an embedding.
         factory: As of a `StoredIndex`.
     """
 
     factory = "Flat"
 
     def __init__(self, rows, matching):
-        self._rows, self.ids = rows, rows.ids
+        self._rows = rows
         self._matching = functools.lru_cache(_CONDITIONS)(matching)
 
     def __len__(self):
-        return len(self.ids)
-
-    def rows(self, ids):
-        """(n, dim) float32, the embeddings of ids; a KeyError if an image has none."""
-        if not np.isin(ids, self.ids).all():
-            raise KeyError(f"an image has no embedding. Received: ids={list(ids)}")
-        return self._rows.embeddings[np.searchsorted(self.ids, ids)]
+        return len(self._rows.ids)
 
     def nearest(self, row, count, where=""):
         """As `StoredIndex.nearest`."""
         among = self._rows
         if where:
-            chosen = np.isin(self.ids, self._matching(where))
+            chosen = np.isin(among.ids, self._matching(where))
             among = Rows(*(column[chosen] for column in among))
         ids, distances = _nearest(row[None], among, min(count, len(among.ids)))
         return ids[0], distances[0]
