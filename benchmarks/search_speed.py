@@ -66,7 +66,7 @@ def measure_service(version, images, requests):
         server = serve(application, host="127.0.0.1", port=0, **upload)
         threading.Thread(target=server.run, daemon=True).start()
         keys = list(search.sample(requests, seed=0))
-        measure_requests(server.effective_port, keys, [search.content(key) for key in keys])
+        measure_requests(server.effective_port, keys, [*map(search.images.read, keys)])
 
 
 def measure_requests(port, keys, contents):

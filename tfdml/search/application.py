@@ -39,7 +39,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     app.json.sort_keys = False
     app.config["MAX_CONTENT_LENGTH"] = upload_bytes
     places = threading.BoundedSemaphore(PICTURES)
-    small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.content(key)))
+    small = functools.lru_cache(_THUMBNAILS)(lambda key: thumbnail(search.images.read(key)))
 
     @app.get("/", defaults={"suffix": "html"})
     @app.get("/search.<any(css, js):suffix>")
@@ -60,7 +60,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
             "neighbours": neighbours,
             "upload_bytes": upload_bytes,
             "types": sorted(MIME_TYPES.values()),
-            "left_out": [{"name": _shown(name), "cause": cause} for name, cause in left_out],
+            "left_out": [{"name": name, "cause": cause} for name, cause in left_out],
             "refreshing": refreshing and dict(zip(("done", "total"), refreshing, strict=True)),
             "failure": search.failure,
             "uploads": search.uploads is not None,
@@ -81,7 +81,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     @app.post("/api/images")
     def add():
         key = search.add(flask.request.get_data(cache=False, parse_form_data=False))
-        return _image(key, search.entry(key)), 201
+        return _image(key, search.images.entry(key)), 201
 
     @app.delete("/api/images/<int:key>")
     def remove(key):
@@ -92,7 +92,7 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
     def by_id(key):
         began = time.perf_counter()
         answer = _answer(search.by_id(key, _count(neighbours), _where()), began)
-        return {"query": _image(key, search.entry(key)), **answer}
+        return {"query": _image(key, search.images.entry(key)), **answer}
 
     @app.get("/api/sample")
     def sample():
@@ -101,12 +101,12 @@ def create_application(search, *, neighbours, upload_bytes, trusted_hosts=None):
 
     @app.get("/api/images/<int:key>")
     def picture(key):
-        content = readable(search.content(key))
+        content = readable(search.images.read(key))
         return _file(content, MIME_TYPES[read_header(content)[0]])
 
     @app.get("/api/images/<int:key>/thumbnail")
     def small_picture(key):
-        search.entry(key)  # raises if the image is gone, as its thumbnail may be cached
+        search.images.entry(key)  # raises if the image is gone, as its thumbnail may be cached
         return _file(small(key), MIME_TYPES["WEBP"])
 
     @app.post("/api/refresh")
@@ -202,18 +202,13 @@ def _rounded(values, digits):
 def _image(key, entry):
     return {
         "id": key,
-        "name": _shown(entry.name),
-        "folder": _shown(entry.folder),
+        "name": entry.name,
+        "folder": entry.folder,
         "width": entry.width,
         "height": entry.height,
         "image": f"api/images/{key}",
         "thumbnail": f"api/images/{key}/thumbnail",
     }
-
-
-def _shown(name):
-    """The name as valid text, even if its bytes on disk are not UTF-8."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _file(content, mime_type):

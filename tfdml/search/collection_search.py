@@ -87,12 +87,6 @@ class CollectionSearch:
         """Whether a query is compared with the embeddings of all images."""
         return self.images.index.factory == "Flat"
 
-    def content(self, key):
-        """The bytes of an image's file; a `RejectedError` if it is not that of an image."""
-        content = self.images.read(key)
-        read_header(content)
-        return content
-
     def sample(self, count, seed):
         """Some images, drawn at random, as {id: `Listed`}; also of those without an embedding."""
         images, drawn = self.images, {}
@@ -146,10 +140,6 @@ class CollectionSearch:
         """The score that results are ordered by."""
         by_distance = "distance" if self.model.radius is None else "cosine"
         return "similarity" if self.rerank else by_distance
-
-    def entry(self, key):
-        """What is known of an image; a `RejectedError` with 404 if no image has this id."""
-        return self.images.entry(key)
 
     def by_picture(self, content, count, where=""):
         """The `Answer` of the images nearest to a picture, given as the bytes of its file.

@@ -20,7 +20,6 @@ class Listed(NamedTuple):
     """An image of the collection."""
 
     name: str  # path, as it is listed or relative to the folder of all images
-    format: str  # a key of `picture_files.MIME_TYPES`
     width: int  # pixels; 0 if the file cannot be read
     height: int
     label: str | None
@@ -45,11 +44,12 @@ class IndexedImages:
             self.index = scale.StoredIndex(self.collection)
             self.ids, self._rows = range(self.collection.images), self.collection.rows
         else:
-            self.index = ExactIndex(self.collection.all_rows(), self.collection.matching)
-            self.ids, self._rows = self.index.ids.tolist(), self.index.rows
+            rows = self.collection.all_rows()
+            self.index = ExactIndex(rows, self.collection.matching)
+            self.ids, self._rows = rows.ids.tolist(), rows.at
         columns = ["path", "label", "error", *[STAMP] * bool(root)]
         self._readable = functools.lru_cache(_ENTRIES)(
-            lambda key: self._listed(key, read_header(self.read(key)))
+            lambda key: self._listed(key, *read_header(self.read(key))[1:])
         )
         self._texts = functools.lru_cache(-(-_TEXTS // self.collection.shard_size))(
             lambda number: self.collection.read(number, columns)
@@ -74,11 +74,11 @@ class IndexedImages:
         try:
             return self._readable(key)
         except RejectedError:  # not cached, as the file may be readable next time
-            return self._listed(key, ("JPEG", 0, 0))
+            return self._listed(key, 0, 0)
 
-    def _listed(self, key, header):
+    def _listed(self, key, width, height):
         row = self._row(key)
-        return Listed(self.name(row["path"]), *header, label=row["label"])
+        return Listed(self.name(row["path"]), width, height, row["label"])
 
     def name(self, path):
         """How a path is shown."""

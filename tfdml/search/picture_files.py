@@ -83,7 +83,8 @@ def read_header(content):
 
 
 def thumbnail(content, side=320):
-    """A copy of at most this side as WebP, upright; a `RejectedError` if the picture is broken."""
+    """A copy of at most this side as WebP, upright; errors of `read_header`, or if it is broken."""
+    read_header(content)
     try:
         picture = open_image(io.BytesIO(content))
         picture.draft("RGB", (side, side))  # decodes only as many pixels of a JPEG as needed

@@ -45,18 +45,18 @@ def test_a_file_is_served_as_what_it_is_now(search, serving, folder, encoded):
         status, content, _ = ask("/api/images/1")
         assert status == 415
         assert "secret" not in str(content)
-        assert search.entry(1).width == 0
+        assert search.images.entry(1).width == 0
         path.write_bytes(encoded((120, 5, 10), "JPEG"))
-        assert search.entry(1)[1:4] == ("JPEG", 40, 30)  # the failure was not kept
+        assert search.images.entry(1)[1:3] == (40, 30)  # the failure was not kept
         assert ask("/api/images/1")[2]["Content-Type"] == "image/jpeg"
 
 
 def test_an_image_without_a_label_shows_its_folder(search):
-    assert search.entry(4).folder == "memory:/"
-    assert (search.entry(0).folder, search.entry(0).width) == ("red", 40)
-    assert (search.entry(5).width, search.entry(5).label) == (0, "gone")
+    assert search.images.entry(4).folder == "memory:/"
+    assert (search.images.entry(0).folder, search.images.entry(0).width) == ("red", 40)
+    assert (search.images.entry(5).width, search.images.entry(5).label) == (0, "gone")
     with pytest.raises(RejectedError, match="There is no image"):
-        search.entry(-1)
+        search.images.entry(-1)
 
 
 def test_the_command_opens_a_collection(collection, model, encoded, monkeypatch, capsys):
@@ -72,7 +72,7 @@ def test_opens_what_is_at_an_address(search, encoded):
     fsspec = pytest.importorskip("fsspec")
     with fsspec.open("memory://blue.png", "wb") as file:
         file.write(encoded((10, 10, 250)))
-    assert search.content(4) == encoded((10, 10, 250))
+    assert search.images.read(4) == encoded((10, 10, 250))
 
 
 def test_finds_the_same_without_an_index(collection, model, encoded):

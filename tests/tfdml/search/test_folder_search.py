@@ -101,7 +101,7 @@ def test_embeds_only_what_is_new(model, search, folder, index, encoded, monkeypa
     assert key_of(again, "red/dark.png") != changed
     assert key_of(again, "red/bright.png") == kept
     with pytest.raises(RejectedError):
-        again.entry(changed)
+        again.images.entry(changed)
     third = FolderSearch(model, folder, index)
     assert third.sample(99, 0).keys() == again.sample(99, 0).keys()
     assert third.refresh() == (0, 0)
