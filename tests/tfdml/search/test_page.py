@@ -1,6 +1,7 @@
 """The page in a headless Chromium; skipped where there is none."""
 
 import base64
+import contextlib
 import re
 import threading
 
@@ -8,7 +9,6 @@ import in_chromium
 import numpy as np
 import pytest
 
-from tfdml.scale.indexing import build
 from tfdml.search.collection_search import CollectionSearch
 from tfdml.search.folder_search import FolderSearch
 
@@ -41,7 +41,6 @@ def browser(chromium):
     assert [
         entry for entry in chromium.get_log("browser") if not meant.search(entry["message"])
     ] == []
-    page.reset()
 
 
 class Page(in_chromium.Browser):
@@ -61,12 +60,24 @@ class Page(in_chromium.Browser):
 
 
 @pytest.fixture
-def page(search, serving, browser):
-    with serving(search, neighbours=3) as ask:
-        browser.open(f"http://127.0.0.1:{ask.port}/")
-        browser.wait(lambda: len(browser.names()) == 5)
-        yield browser
+def opened(serving, browser):
+    """Serves a search and opens its page at a place; returns the function of requests."""
+    with contextlib.ExitStack() as stack:
+
+        def open_page(search, place="", **options):
+            ask = stack.enter_context(serving(search, **options))
+            browser.open(f"http://127.0.0.1:{ask.port}/{place}")
+            return ask
+
+        yield open_page
         browser.reset()  # or pictures that are still to be loaded find no server
+
+
+@pytest.fixture
+def page(search, opened, browser):
+    opened(search)
+    browser.wait(lambda: len(browser.names()) == 5)
+    return browser
 
 
 def test_finds_by_a_chosen_file(page, tmp_path, encoded):
@@ -78,14 +89,12 @@ def test_finds_by_a_chosen_file(page, tmp_path, encoded):
     assert page.texts("#results .folder") == ["red", "red", "green"]
     distance = np.linalg.norm([10, 20, 20])
     assert page.texts("#results .score")[0] == f"distance {distance:#.4g}"
-    assert re.match(
-        r"[\d.]+ ms \(embedding [\d.]+ ms, search [\d.]+ ms\)", page.texts("#status")[0]
-    )
+    times = r"[\d.]+ ms \(embedding [\d.]+ ms, search [\d.]+ ms\)"
+    assert re.match(times, page.texts("#status")[0])
     assert page.one("#query").is_displayed()
     assert page.texts("#query-name") == ["asked for.png"]
-    assert (
-        page.one("#query-picture").get_attribute("alt") == "The picture searched by: asked for.png"
-    )
+    shown = page.one("#query-picture").get_attribute("alt")
+    assert shown == "The picture searched by: asked for.png"
     page.wait(lambda: page.execute("return byId('query-picture').naturalWidth") == 40)
     widths = page.execute(WIDTHS)
     assert (widths[0], widths[2]) == ("100%", "10%")
@@ -114,35 +123,29 @@ def test_a_result_becomes_the_question_and_back_returns(page, encoded):
     page.wait_for("h2", "The 3 nearest images")
 
 
-def test_bars_are_the_cosine_where_there_is_one(model, folder, index, serving, browser):
+def test_bars_are_the_cosine_where_there_is_one(model, search, opened, browser):
     model.radius = 255.0
-    search = FolderSearch(model, folder, index)
-    search.refresh()
-    with serving(search, neighbours=9) as ask:
-        cosines = [image["cosine"] for image in ask("/api/similar/0")[1]["results"]]
-        browser.open(f"http://127.0.0.1:{ask.port}/#image-0")
-        browser.wait_for("h2", "The 4 nearest images")
-        widths = browser.execute(WIDTHS)
-        assert widths == [f"{round(100 * max(0, cosine))}%" for cosine in cosines]
-        assert browser.texts(".score") == [f"cosine {cosine:.3f}" for cosine in cosines]
-        assert len({*widths}) > 1
-        browser.reset()
+    ask = opened(search, "#image-0", neighbours=9)
+    browser.wait_for("h2", "The 4 nearest images")
+    cosines = [image["cosine"] for image in ask("/api/similar/0")[1]["results"]]
+    widths = browser.execute(WIDTHS)
+    assert widths == [f"{round(100 * max(0, cosine))}%" for cosine in cosines]
+    assert browser.texts(".score") == [f"cosine {cosine:.3f}" for cosine in cosines]
+    assert len({*widths}) > 1
 
 
 def test_shows_both_scores_where_a_similarity_was_learned(
-    learned_model, folder, index, serving, browser
+    learned_model, folder, index, opened, browser
 ):
     search = FolderSearch(learned_model, folder, index)
     search.refresh()
-    with serving(search) as ask:
-        [best, *_] = ask("/api/similar/0")[1]["results"]
-        browser.open(f"http://127.0.0.1:{ask.port}/#image-0")
-        browser.wait_for("h2", "The 3 nearest images")
-        expected = f"similarity {best['similarity']:#.4g} distance {best['distance']:#.4g}"
-        assert browser.texts(".score")[0] == expected
-        assert "the learned similarity of the 100 nearest" in browser.texts("#about")[0]
-        assert "reranking" in browser.texts("#status")[0]
-        browser.reset()
+    ask = opened(search, "#image-0")
+    browser.wait_for("h2", "The 3 nearest images")
+    [best, *_] = ask("/api/similar/0")[1]["results"]
+    expected = f"similarity {best['similarity']:#.4g} distance {best['distance']:#.4g}"
+    assert browser.texts(".score")[0] == expected
+    assert "the learned similarity of the 100 nearest" in browser.texts("#about")[0]
+    assert "reranking" in browser.texts("#status")[0]
 
 
 def test_shows_more_images(page):
@@ -194,16 +197,13 @@ def test_refreshes_the_index(model, folder, page, encoded):
     assert page.texts("#left-out li") == ["text.png: it is no image"]
 
 
-def test_an_empty_folder_says_what_to_do(model, tmp_path, index, serving, browser, encoded):
+def test_an_empty_folder_says_what_to_do(model, tmp_path, index, opened, browser, encoded):
     (tmp_path / "empty").mkdir()
-    search = FolderSearch(model, tmp_path / "empty", index)
-    with serving(search) as ask:
-        browser.open(f"http://127.0.0.1:{ask.port}/")
-        browser.wait_for("h2", "The folder is empty")
-        assert browser.texts("#status") == ["Put images into it and refresh the index."]
-        browser.give("drop", encoded((1, 2, 3)))
-        browser.wait_for("h2", "Nothing to find yet")
-        browser.reset()
+    opened(FolderSearch(model, tmp_path / "empty", index))
+    browser.wait_for("h2", "The folder is empty")
+    assert browser.texts("#status") == ["Put images into it and refresh the index."]
+    browser.give("drop", encoded((1, 2, 3)))
+    browser.wait_for("h2", "Nothing to find yet")
 
 
 def test_works_with_the_keyboard(page):
@@ -241,26 +241,22 @@ def test_a_phone_need_not_scroll_sideways(name, folder, search, page, encoded):
 
 
 def test_filters_adds_to_and_removes_from_a_collection(
-    collection, model, serving, browser, encoded, tmp_path
+    collection, model, opened, browser, encoded, tmp_path
 ):
-    build(collection, "Flat")
-    search = CollectionSearch(model, collection.folder, tmp_path / "uploads")
-    with serving(search) as ask:
-        browser.open(f"http://127.0.0.1:{ask.port}/#image-0")
-        browser.wait_for("h2", "The 3 nearest images")
-        browser.one("#where").send_keys("label = 'green'")
-        browser.click("#filter button")
-        browser.wait(lambda: browser.texts("#results .folder") == ["green", "green"])
-        browser.one("#where").clear()
-        browser.give("drop", encoded((9, 9, 99)))
-        browser.wait_for("#change", "Add to the collection")
-        browser.click("#change")
-        browser.wait_for("#change", "Remove from the collection")
-        assert ask("/api/status")[1]["images"] == 6
-        browser.click("#change")
-        browser.wait_for("h2", "Or start from one of these")
-        assert ask("/api/status")[1]["images"] == 5
-        browser.reset()
+    ask = opened(CollectionSearch(model, collection.folder, tmp_path / "uploads"), "#image-0")
+    browser.wait_for("h2", "The 3 nearest images")
+    browser.one("#where").send_keys("label = 'green'")
+    browser.click("#filter button")
+    browser.wait(lambda: browser.texts("#results .folder") == ["green", "green"])
+    browser.one("#where").clear()
+    browser.give("drop", encoded((9, 9, 99)))
+    browser.wait_for("#change", "Add to the collection")
+    browser.click("#change")
+    browser.wait_for("#change", "Remove from the collection")
+    assert ask("/api/status")[1]["images"] == 6
+    browser.click("#change")
+    browser.wait_for("h2", "Or start from one of these")
+    assert ask("/api/status")[1]["images"] == 5
 
 
 def test_names_are_text(folder, search, page, encoded):
