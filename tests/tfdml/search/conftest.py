@@ -132,27 +132,7 @@ def search(model, folder, index):
 
 
 @pytest.fixture
-def client_of():
-    """A function of the requests to a port of this computer, from the port."""
-    return Client
-
-
-@pytest.fixture
-def stop():
-    """Ends a server that runs in a thread."""
-
-    def end(server, thread):
-        # The server may close the trigger before it is pulled.
-        with contextlib.suppress(OSError):
-            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
-        thread.join(10)
-        server.task_dispatcher.shutdown()
-
-    return end
-
-
-@pytest.fixture
-def serving(stop):
+def serving():
     """Serves a search, in a context that gives a function of the requests to it."""
 
     @contextlib.contextmanager
@@ -165,18 +145,13 @@ def serving(stop):
         try:
             yield Client(server.effective_port)
         finally:
-            stop(server, thread)
+            # The server may close the trigger before it is pulled.
+            with contextlib.suppress(OSError):
+                server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+            thread.join(10)
+            server.task_dispatcher.shutdown()
 
     return context
-
-
-@pytest.fixture(scope="session")
-def versions(served):
-    """A normalised embedder, and one of raw rows that learned a similarity, with their versions."""
-    names = {"plain": 1, "learned": 2}
-    return {
-        name: (served.models[number], served.folder / str(number)) for name, number in names.items()
-    }
 
 
 class Client:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from tfdml.search.application import create_application
+from tfdml.search.picture_files import RejectedError
 
 PNG = "image/png"
 
@@ -43,28 +44,25 @@ def test_searches_by_a_picture_of_any_content_type(client, encoded):
         assert set(answer.json["seconds"]) == {"embedding", "search", "total"}
 
 
-@pytest.mark.parametrize("k", ["0", "201", "-1", "1.5", "x", "", "1e1", "٣", "9" * 30])
-def test_rejects_another_number_of_images(k, client, encoded):
-    for answer in (
-        client.post("/api/search", query_string={"k": k}, data=encoded((1, 2, 3))),
-        client.get("/api/similar/0", query_string={"k": k}),
-    ):
-        assert error_of(answer, 400).startswith("`k` must be")
+def test_rejects_another_number_of_images(client, encoded):
+    for k in ("0", "201", "-1", "1.5", "x", "", "1e1", "٣", "9" * 30):
+        for path in ("similar/0", "sample"):
+            answer = client.get(f"/api/{path}", query_string={"k": k})
+            assert error_of(answer, 400).startswith("`k` must be")
+    answer = client.post("/api/search?k=0", data=encoded((1, 2, 3)))
+    assert error_of(answer, 400).startswith("`k` must be")
 
 
-def test_rejects_what_is_no_picture(client, encoded):
+def test_rejects_what_is_no_picture_or_too_large(client, encoded):
     def asked(content):
         return client.post("/api/search", data=content, content_type=PNG)
 
     assert "Received: 0 bytes" in error_of(asked(b""), 415)
     assert "must be a complete" in error_of(asked(b"<html>"), 415)
     error_of(asked(encoded((1, 2, 3))[:60]), 400)
-
-
-def test_rejects_what_is_too_large(client):
     for size in (50_001, 500_000):
-        assert "0.05 MB" in error_of(client.post("/api/search", data=bytes(size)), 413)
-    error_of(client.post("/api/search", data=bytes(50_000)), 415)
+        assert "0.05 MB" in error_of(asked(bytes(size)), 413)
+    error_of(asked(bytes(50_000)), 415)
 
 
 def test_serves_images_and_small_copies_by_id(client, folder, encoded):
@@ -134,17 +132,29 @@ def test_states_its_status(client, search, folder):
     }
 
 
-def test_refreshes_in_the_background(client, model, folder, encoded):
-    (folder / "new.png").write_bytes(encoded((1, 2, 3)))
-    embed, go_on = model.embed, threading.Event()
-    model.embed = lambda *given: go_on.wait(10) and embed(*given)
+def test_searches_while_it_is_refreshed(client, search, model, folder, encoded):
+    for number in range(6):
+        (folder / f"{number}.png").write_bytes(encoded((number, 0, 0)))
+    embed, reached, go_on = model.embed, threading.Event(), threading.Event()
+
+    def waiting(*given):
+        reached.set()
+        assert go_on.wait(10)
+        return embed(*given)
+
+    model.embed = waiting
     assert client.post("/api/refresh").status_code == 202
-    error_of(client.post("/api/refresh"), 409)
-    assert set(client.get("/api/status").json["refreshing"]) == {"done", "total"}
+    assert reached.wait(10)
+    assert client.get("/api/status").json["refreshing"] == {"done": 0, "total": 6}
+    key = images_of(client)["blue.png"]
+    assert len(client.get(f"/api/similar/{key}").json["results"]) == 3
+    assert error_of(client.post("/api/refresh"), 409) == "A refresh is under way"
+    with pytest.raises(RejectedError, match="A refresh is under way"):
+        search.refresh()
     go_on.set()
     while (status := client.get("/api/status").json)["refreshing"]:
         time.sleep(0.01)
-    assert (status["images"], status["failure"]) == (6, None)
+    assert (status["images"], status["failure"]) == (11, None)
 
 
 def test_samples_differ(client):

@@ -1,14 +1,14 @@
 import errno
-import json
 import pathlib
 import threading
 import time
 
 import numpy as np
 import pytest
+from stored_collections import write_collection
 
-from tfdml.scale import changing, embedding_job
-from tfdml.scale.layout import MANIFEST, SEARCHED
+from tfdml.scale import changing
+from tfdml.scale.layout import MANIFEST
 from tfdml.search import collection_search, folder_search
 from tfdml.search.folder_search import FolderSearch
 from tfdml.search.picture_files import RejectedError, image_files
@@ -175,22 +175,13 @@ def test_an_empty_or_wrong_folder_does_not_empty_the_index(model, search, folder
     with pytest.raises(ValueError, match=r"must have some image of .*colours: .*--index"):
         FolderSearch(model, folder, index).refresh()
     search.start_refresh()
-    wait_for(search)
+    while search.refreshing:
+        time.sleep(0.01)
     assert "disk not mounted" in search.failure
     assert len(search) == 5
     folder.rmdir()
     (tmp_path / "elsewhere").rename(folder)
     assert FolderSearch(model, folder, index).refresh() == (0, 0)
-
-
-def test_an_index_is_of_one_folder(model, search, folder, index):
-    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of='.*'"):
-        FolderSearch(model, folder / "red", index)
-    manifest = json.loads((index / MANIFEST).read_text())
-    del manifest[SEARCHED], manifest["crc32"]  # as `python -m tfdml.scale` writes it
-    (index / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of=None"):
-        FolderSearch(model, folder, index)
 
 
 def test_a_file_that_cannot_be_read_is_left_out_and_tried_again(model, folder, index, monkeypatch):
@@ -208,19 +199,9 @@ def test_a_file_that_cannot_be_read_is_left_out_and_tried_again(model, folder, i
         assert search.refresh() == (4, 0)
         assert search.left_out == {"blue.png": "it cannot be opened: broken"}
     assert search.refresh() == (1, 0)
-    assert search.left_out == {}
-
-
-def test_good_files_take_the_place_of_broken_ones(model, tmp_path, index, encoded):
-    (tmp_path / "few").mkdir()
-    (tmp_path / "few" / "broken.png").touch()
-    search = FolderSearch(model, tmp_path / "few", index)
-    search.refresh()
-    assert sorted(search.left_out) == ["broken.png"]
-    (tmp_path / "few" / "broken.png").unlink()
-    (tmp_path / "few" / "good.png").write_bytes(encoded((1, 2, 3)))
-    search.refresh()
-    assert (len(search), search.left_out) == (1, {})
+    assert (len(search), search.left_out) == (5, {})
+    assert search.refresh() == (0, 0)
+    assert model.embedded == 6  # the file that could not be opened was not embedded then
 
 
 def test_starts_with_an_empty_folder(model, tmp_path, index, encoded):
@@ -243,6 +224,12 @@ def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index, tmp_pa
     with pytest.raises(ValueError, match="must be a new or empty folder"):
         FolderSearch(model, folder, tmp_path / "other")
     FolderSearch(model, folder, index).refresh()
+    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of='.*'"):
+        FolderSearch(model, folder / "red", index)
+    of_none = {"model": model.fingerprint}
+    write_collection(tmp_path / "of none", np.ones((1, 3)), ["a"], **of_none)
+    with pytest.raises(ValueError, match=r"must have been made of this folder: .*made_of=None"):
+        FolderSearch(model, folder, tmp_path / "of none")
     [shard] = (index / "shards").iterdir()
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(ValueError, match=r"is damaged .*: embed the images into a new folder"):
@@ -258,48 +245,6 @@ def test_rejects_folders_and_indexes_that_cannot_be(model, folder, index, tmp_pa
         FolderSearch(model, folder, index, rerank=10)
 
 
-def test_searches_while_it_is_refreshed(model, search, folder, encoded):
-    for number in range(6):
-        (folder / f"{number}.png").write_bytes(encoded((number, 0, 0)))
-    embed, reached, go_on = model.embed, threading.Event(), threading.Event()
-
-    def waiting(*given):
-        reached.set()
-        assert go_on.wait(10)
-        return embed(*given)
-
-    model.embed = waiting
-    search.start_refresh()
-    assert reached.wait(10)
-    assert search.refreshing == (0, 6)
-    assert len(search.by_id(key_of(search, "blue.png"), 99).found) == 4
-    for again in (search.start_refresh, search.refresh):
-        with pytest.raises(RejectedError, match="A refresh is under way") as caught:
-            again()
-        assert caught.value.status == 409
-    go_on.set()
-    wait_for(search)
-    assert (len(search), search.failure) == (11, None)
-
-
-def wait_for(search):
-    while search.refreshing:
-        time.sleep(0.01)
-
-
-def test_a_file_that_may_not_be_opened_is_tried_again(model, search, folder, encoded, monkeypatch):
-    (folder / "new.png").write_bytes(encoded((1, 2, 3)))
-    with monkeypatch.context() as patch:
-        closed = ["it cannot be opened: Permission denied"]
-        patch.setattr(embedding_job, "fetch_all", lambda paths: closed * len(paths))
-        assert search.refresh() == (0, 0)
-    assert search.left_out == {"new.png": closed[0]}
-    assert search.refresh() == (1, 0)
-    assert (len(search), search.left_out) == (6, {})
-    assert search.refresh() == (0, 0)
-    assert model.embedded == 7
-
-
 def test_a_folder_of_which_no_image_can_be_read_is_searched_without_them(
     model, folder, index, encoded, monkeypatch
 ):
@@ -310,6 +255,8 @@ def test_a_folder_of_which_no_image_can_be_read_is_searched_without_them(
     assert search.refresh() == (0, 0)
     assert len(search.left_out) == 5
     assert search.by_picture(encoded((1, 2, 3)), 3).found == []
-    (folder / "blue.png").write_bytes(encoded((1, 2, 3)))
-    assert search.refresh() == (1, 1)
-    assert (len(search), len(search.left_out)) == (1, 4)
+    for path in image_files(folder):
+        pathlib.Path(path).unlink()
+    (folder / "good.png").write_bytes(encoded((1, 2, 3)))
+    assert search.refresh() == (1, 5)
+    assert (len(search), search.left_out) == (1, {})

@@ -1,14 +1,12 @@
 import importlib.util
-import queue
 import re
-import threading
 import types
 
 import programs
 import pytest
 
 from tfdml.search import __main__ as command
-from tfdml.search import server
+from tfdml.search import search_model, server
 
 
 @pytest.mark.parametrize(
@@ -63,37 +61,41 @@ def test_knows_which_hosts_are_this_computer(host, local, address):
     assert command.address(host, 80) == address
 
 
-def test_serves_from_the_command_line(
-    versions, folder, tmp_path, encoded, client_of, stop, monkeypatch, capsys
-):
+@pytest.fixture
+def version(model, tmp_path, monkeypatch):
+    """A folder that is opened as the `model`."""
+    monkeypatch.setattr(search_model, "SearchModel", lambda version: model)
+    version = tmp_path / "saved_models" / "colours" / "1"
+    version.mkdir(parents=True)
+    (version / "saved_model.pb").touch()
+    return version
+
+
+def test_serves_from_the_command_line(version, folder, tmp_path, encoded, monkeypatch):
     (folder / "text.png").write_bytes(b"no picture")
-    monkeypatch.chdir(tmp_path)
-    listening, original = queue.Queue(), server.serve
+    answers = {}
 
-    def noted(*arguments, **options):
-        listening.put(original(*arguments, **options))
-        return listening.queue[0]
+    def serve(application, **options):
+        def run():
+            answers["options"], ask = options, application.test_client()
+            answers["found"] = ask.post("/api/search?k=1", data=encoded((250, 10, 10))).json
+            answers["other"] = ask.get("/api/status", headers={"Host": "evil.example"}).status_code
 
-    monkeypatch.setattr(server, "serve", noted)
-    model = versions["plain"][1]
-    arguments = ["--model", str(model), "--images", str(folder), "--port", "0"]
-    thread = threading.Thread(target=command.main, args=[arguments])
-    thread.start()
+        return types.SimpleNamespace(effective_port=81, run=run)
+
+    monkeypatch.setattr(server, "serve", serve)
+    flags = ["--model", version, "--images", folder, "--port", 0, "--upload_megabytes", 2]
     with pytest.warns(UserWarning, match=r"1 files: text\.png"):
-        started = listening.get(timeout=100)
-    ask = client_of(started.effective_port)
-    status, answer, _ = ask("/api/search?k=1", encoded((250, 10, 10)))
-    assert (status, answer["ranked_by"]) == (200, "cosine")
-    assert answer["results"][0]["name"] == "red/bright.png"
-    assert answer["results"][0]["cosine"] == pytest.approx(1, abs=1e-5)
-    assert ask("/api/status", headers={"Host": "evil.example"})[0] == 400
-    stop(started, thread)
-    counted, index, address = capsys.readouterr().out.splitlines()
-    for said in (f"5 images of {folder}", "5 added", "cosine"):
-        assert said in counted
-    (path,) = re.findall(r"indexes/embedder_1_images_[0-9a-f]{8}", index)
+        done = programs.run(command.main, *flags, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert answers["options"] == {"host": "127.0.0.1", "port": 0, "upload_bytes": 2_000_000}
+    assert answers["found"]["results"][0]["name"] == "red/bright.png"
+    assert answers["other"] == 400
+    counted, index, address = done.out.splitlines()
+    assert counted == f"5 images of {folder} (5 added, 0 removed), ranked by distance"
+    (path,) = re.findall(r"indexes/colours_1_images_[0-9a-f]{8}", index)
     assert (tmp_path / path / "manifest.json").is_file()
-    assert f"http://127.0.0.1:{started.effective_port}/" in address
+    assert "http://127.0.0.1:81/" in address
 
 
 @pytest.mark.parametrize(
@@ -138,9 +140,9 @@ def test_warns_of_a_host_that_others_reach(host, given, trusted, monkeypatch, re
     assert warned == [True] * (host == "0.0.0.0")
 
 
-def test_an_index_file_of_an_earlier_version_gets_one_sentence(versions, folder, tmp_path):
+def test_an_index_file_of_an_earlier_version_gets_one_sentence(version, folder, tmp_path):
     (tmp_path / "index.npz").touch()
-    flags = ["--model", versions["plain"][1], "--images", folder, "--index", "index.npz"]
+    flags = ["--model", version, "--images", folder, "--index", "index.npz"]
     sentence = programs.run(command.main, *flags, "--port", 0, cwd=tmp_path).sentence
     assert "`index` must be a folder. A file is of an earlier version: remove it" in sentence
 

@@ -96,17 +96,6 @@ def test_reads_a_file_that_is_as_it_was(images):
         read(images, "a.png", stamp)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root reads all")
-def test_warns_of_a_folder_that_is_closed(images):
-    write(images / "closed" / "a.png")
-    (images / "closed").chmod(0)
-    try:
-        with pytest.warns(UserWarning, match="ignored .*/closed"):
-            assert image_files(images) == {}
-    finally:
-        (images / "closed").chmod(0o755)
-
-
 def opened(content):
     return Image.open(io.BytesIO(content))
 

@@ -4,35 +4,24 @@ import threading
 from tfdml.search.application import PICTURES
 
 
-def raw(port, text):
-    """The status that is answered to bytes that need not be a request."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(text)
-        answer = b""
-        while block := connection.recv(65536):
-            answer += block
-    return int(answer.split()[1])
-
-
-def test_rejects_by_the_announced_size_before_it_is_sent(search, serving):
+def test_rejects_what_is_too_large_before_it_is_sent_or_whole(search, serving):
+    head, size = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\n", 1010
+    announced = b"Content-Length: %d\r\n\r\n" % 10**12
+    pieces = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size))
     with serving(search, upload_bytes=1000) as ask:
-        request = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
-        status = raw(ask.port, request % 10**12)
-        assert status == 413
+        for rest in (announced, pieces):
+            with socket.create_connection(("127.0.0.1", ask.port), timeout=10) as connection:
+                connection.sendall(head + rest)
+                answer = b"".join(iter(lambda: connection.recv(65536), b""))
+            assert answer.split()[1] == b"413"
         assert "Server" not in ask("/")[2]
 
 
-def test_rejects_pieces_that_grow_too_large(search, serving):
-    size = 1010
-    with serving(search, upload_bytes=1000) as ask:
-        head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-        status = raw(ask.port, head + b"%x\r\n" % size + bytes(size) + b"\r\n0\r\n\r\n")
-        assert status == 413
-
-
-def waiting_model(model):
-    """Makes the model wait; returns the event that ends it, and a counter of those waiting."""
-    released, waiting, embed = threading.Event(), threading.Semaphore(0), model.embed_picture
+def test_pictures_beyond_a_few_are_told_to_come_again_and_the_status_never_waits(
+    model, search, serving, encoded
+):
+    picture, statuses, embed = encoded("red"), [], model.embed_picture
+    released, waiting = threading.Event(), threading.Semaphore(0)
 
     def waits(content):
         waiting.release()
@@ -40,15 +29,7 @@ def waiting_model(model):
         return embed(content)
 
     model.embed_picture = waits
-    return released, waiting
-
-
-def test_pictures_beyond_a_few_are_told_to_come_again_and_the_status_never_waits(
-    model, search, serving, encoded
-):
-    picture, statuses = encoded("red"), []
     with serving(search) as ask:
-        released, waiting = waiting_model(model)
         threads = [
             threading.Thread(target=lambda: statuses.append(ask("/api/search", picture)[0]))
             for _ in range(PICTURES)
