@@ -2,11 +2,7 @@
 
 import hashlib
 import json
-import os
-import pathlib
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -62,30 +58,6 @@ def answers(folder):
     return digest.hexdigest()
 
 
-def damage_each_file(folder, places):
-    """Prints each file and place, and whether the answer, or the name in the error, was right."""
-    rng, folder = random.Random(0), pathlib.Path(folder)
-    expected = answers(folder)
-    for path in sorted(path for path in folder.rglob("[!.]*") if path.is_file()):
-        print("file", flush=True)
-        content = path.read_bytes()
-        for _ in range(places):
-            place = rng.randrange(len(content))
-            print(path.name, place, flush=True)
-            # A bit changed, 40 bytes zeroed, or the rest cut off.
-            changed = rng.choice([bytes([content[place] ^ 1 << rng.randrange(8)]), bytes(40), b""])
-            rest = content[place + len(changed) :] if changed else b""
-            path.write_bytes(content[:place] + changed + rest)
-            try:
-                right = answers(folder) == expected
-            except (ValueError, OSError) as error:
-                print(error, flush=True)
-                right = path.name in str(error) or str(folder) in str(error)
-            print("right" if right else "WRONG", flush=True)
-        path.write_bytes(content)
-    print("done", answers(folder) == expected)
-
-
 @pytest.mark.parametrize(
     ("factory", "places"),
     [
@@ -97,21 +69,27 @@ def damage_each_file(folder, places):
     ],
 )
 def test_damage_is_named_and_kills_nothing(clustered, factory, places):
-    whole = finished(clustered)
-    build(whole, factory)
-    code = f"import test_checksums as t; t.damage_each_file({str(whole.folder)!r}, {places})"
-    paths = os.pathsep.join([str(pathlib.Path(__file__).parent), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-    )
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, (lines[-2:], done.stderr[-2000:])
-    assert lines[-1] == "done True"
-    assert "WRONG" not in lines, lines[lines.index("WRONG") - 2 :][:3]
-    assert lines.count("right") == places * lines.count("file") > 0
+    folder, rng = finished(clustered).folder, random.Random(0)
+    build(Collection(folder), factory)
+    expected = answers(folder)
+    paths = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+    assert len(paths) > 12
+    for path in paths:
+        content = path.read_bytes()
+        for _ in range(places):
+            place = rng.randrange(len(content))
+            # A bit changed, 40 bytes zeroed, or the rest cut off.
+            changed = rng.choice([bytes([content[place] ^ 1 << rng.randrange(8)]), bytes(40), b""])
+            rest = content[place + len(changed) :] if changed else b""
+            path.unlink()  # a file that is mapped may not be cut off
+            path.write_bytes(content[:place] + changed + rest)
+            try:
+                right = answers(folder) == expected
+            except (ValueError, OSError) as error:
+                right = path.name in str(error) or str(folder) in str(error)
+            assert right, (path, place)
+        path.write_bytes(content)
+    assert answers(folder) == expected
 
 
 @pytest.mark.parametrize("name", ["index.faiss", "index.ivfdata"])
@@ -140,17 +118,12 @@ def test_cells_are_checked_when_they_are_visited(clustered, monkeypatch):
     path.unlink()  # as faiss still reads ahead in the file that it has mapped
     path.write_bytes(content)
     index = StoredIndex(collection)
-    errors = [error_of(index, row, ids) for row, ids in zip(rows, found, strict=True)]
-    named = [error for error in errors if error]
-    assert 0 < len(named) < len(rows)
-    assert all("index.ivfdata is damaged" in error for error in named)
-
-
-def error_of(index, row, ids):
-    """The error of a search; empty if it finds the ids."""
-    try:
-        found = index.search(row[None], len(ids))[0]
-    except ValueError as error:
-        return str(error)
-    assert found.tolist() == [ids.tolist()]
-    return ""
+    damaged = 0
+    for row, ids in zip(rows, found.tolist(), strict=True):
+        try:
+            right = index.search(row[None], 3)[0].tolist() == [ids]
+        except ValueError as error:
+            right = "index.ivfdata is damaged" in str(error)
+            damaged += 1
+        assert right
+    assert 0 < damaged < len(rows)
