@@ -70,29 +70,31 @@ class Photos:
         writer.finish()
         return Collection(self.collection)
 
-    def expected(self):
-        """{path: (label, price, embedding)} of the listed images that have an embedding."""
-        return with_embeddings(self.contents())
-
     def contents(self):
         """{path: (label, price, content)} of the listed images."""
         return {
             path: (*about, pathlib.Path(path).read_bytes()) for path, about in self.listed.items()
         }
 
+    def check(self):
+        """Checks that the collection is that of the listed images."""
+        assert held(self.collection) == with_embeddings(self.contents())
+
 
 def held(folder):
     """{path: (label, price, embedding)} of the images of a collection that have an embedding."""
     rows = Collection(folder).dataset().to_table().to_pylist()
-    columns = ("label", "price", "embedding")
     rows = [row for row in rows if row["error"] is None]
     assert len({row["path"] for row in rows}) == len(rows)
+    return {row["path"]: (row["label"], row.get("price"), tuple(row["embedding"])) for row in rows}
+
+
+def with_embeddings(images):
+    """As `held`, of {path: (label, price, content)}."""
     return {
-        row["path"]: tuple(
-            tuple(value) if isinstance(value, list) else value
-            for value in (row.get(name) for name in columns)
-        )
-        for row in rows
+        path: (label, price, tuple(embedding_of(content).tolist()))
+        for path, (label, price, content) in images.items()
+        if content
     }
 
 
@@ -102,8 +104,7 @@ def assert_finds_what_is_near(folder, where="", keep=lambda label, price: True):
     index = StoredIndex(collection)
     query = np.array([[0.3, 0.6, 0.9]], np.float32)
     ids, distances = index.search(query, 5, where)
-    rows = collection.dataset().to_table(columns=["id", "path"]).to_pydict()
-    paths = dict(zip(rows["id"], rows["path"], strict=True))
+    paths = collection.columns("path")["path"].to_pylist()
     pairs = zip(ids[0].tolist(), distances[0].tolist(), strict=True)
     found = {paths[key]: distance for key, distance in pairs if key >= 0}
     near = {
@@ -132,7 +133,7 @@ def test_adds_what_is_not_there_and_names_copies(photos):
     photos.put("empty.png", b"")
     done = changing.add(photos.collection, ByContent(), photos.write_list())
     assert done == (3, 0, 0, 1, [(copy, str(photos.folder / "photos/3.png"))])
-    assert held(photos.collection) == photos.expected()
+    photos.check()
     assert_finds_what_is_near(photos.collection)
     again = changing.add(photos.collection, ByContent(), str(photos.list))
     assert again == (0, 0, 0, 0, [])
@@ -150,7 +151,7 @@ def test_updates_to_a_list(photos):
     photos.put("more.png", b"more", "even", 5)
     done = changing.update(photos.collection, ByContent(), photos.write_list())
     assert done == (1, 1, 1, 0, [])
-    assert held(photos.collection) == photos.expected()
+    photos.check()
     assert_finds_what_is_near(photos.collection)
     after = Collection(photos.collection).dataset().to_table().to_pylist()
     assert [row["path"] for row in after[:10]] == [row["path"] for row in before]
@@ -192,20 +193,20 @@ def test_removes_by_a_condition(photos):
     build(Collection(photos.collection), "SQ8")
     assert changing.remove(photos.collection, "price >= 4 and label = 'even'") == 3
     photos.listed = {path: a for path, a in photos.listed.items() if a[0] is None or a[1] < 4}
-    assert held(photos.collection) == photos.expected()
+    photos.check()
     index = StoredIndex(Collection(photos.collection))
     assert len(index) == 7
     assert not np.isin(index.search(np.zeros((1, 3), np.float32), 9)[0], [4, 6, 8]).any()
     assert changing.remove(photos.collection, "price > 100") == 0
 
 
-@pytest.mark.parametrize("few", [0, 2**16])
-@pytest.mark.parametrize("factory", ["Flat", "IVF2,Flat", "HNSW8"])
+@pytest.mark.parametrize(
+    ("factory", "few"), [("Flat", 2**16), ("Flat", 0), ("IVF2,Flat", 0), ("HNSW8", 0)]
+)
 def test_a_condition_is_met_by_all_that_is_found(photos, factory, few, monkeypatch):
     monkeypatch.setattr("tfdml.scale.stored_index._FEW", few)
-    build(
-        Collection(photos.collection), factory, parameters="nprobe=2" if "IVF" in factory else None
-    )
+    parameters = "nprobe=2" if "IVF" in factory else None
+    build(Collection(photos.collection), factory, parameters=parameters)
     where = "label = 'even' and price between 1 and 7"
 
     def keep(label, price):
@@ -228,7 +229,7 @@ def test_rejects_what_is_no_condition(photos, where):
     with pytest.raises(ValueError, match=r"`where` must be (a condition|true)") as error:
         changing.remove(photos.collection, where)
     assert where.split()[0] in str(error.value)
-    assert held(photos.collection) == photos.expected()
+    photos.check()
 
 
 def test_a_condition_has_a_limit_of_time(photos, monkeypatch):
@@ -304,15 +305,6 @@ def test_an_open_collection_stays_as_it_was_for_one_change(photos):
     assert rows == [list(row[2]) for row in before.values()]
 
 
-def test_random_changes_with_kills_lead_to_what_is_embedded_from_nothing(tmp_path):
-    change_at_random(tmp_path, 0, 15)
-
-
-@pytest.mark.slow
-def test_a_thousand_changes_with_kills_lead_to_what_is_embedded_from_nothing(tmp_path):
-    change_at_random(tmp_path, 7, 1000)
-
-
 class Killed(BaseException):
     pass
 
@@ -339,9 +331,11 @@ def killed_after(writes):
         yield
 
 
-def change_at_random(folder, seed, count):
-    """Adds, updates and removes, first killed in half of the steps, and compares all there is."""
-    rng, photos = np.random.default_rng(seed), Photos(folder)
+@pytest.mark.parametrize(
+    ("seed", "count"), [(0, 15), pytest.param(7, 1000, marks=pytest.mark.slow)]
+)
+def test_random_changes_with_kills_lead_to_what_is_embedded_from_nothing(seed, count, tmp_path):
+    rng, photos = np.random.default_rng(seed), Photos(tmp_path)
     for number in range(9):
         photos.put(f"{number}.png", bytes([number]), "a", number)
     build(photos.embed(), "Flat")
@@ -395,11 +389,3 @@ def change_at_random(folder, seed, count):
         if rng.random() < 0.1 and held(photos.collection):
             build(Collection(photos.collection), "Flat")
     assert kills > count / 10
-
-
-def with_embeddings(images):
-    return {
-        path: (label, price, tuple(embedding_of(content).tolist()))
-        for path, (label, price, content) in images.items()
-        if content
-    }

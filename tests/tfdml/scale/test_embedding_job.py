@@ -85,6 +85,17 @@ def test_a_second_run_does_what_is_missing(embed, out):
     }
     assert embed().out.startswith("Embedded 6 images")
     assert times(out) == after
+    with locked(out, "taken"):
+        assert "another process is writing to out" in embed().sentence
+    shard = out / "shards" / "00001.parquet"
+    shard.write_bytes(shard.read_bytes()[:100])
+    result = embed()
+    assert result.code == 1
+    assert "out/shards/00001.parquet is damaged (" in result.err
+    assert result.err.endswith("): delete it; run the same command to continue\n")
+    shard.unlink()
+    assert embed().code == 0
+    assert table_of(out) == table
 
 
 def test_continues_from_the_list_it_wrote(embed, out, photos):
@@ -94,19 +105,6 @@ def test_continues_from_the_list_it_wrote(embed, out, photos):
     assert "of another list. Choose" in embed().sentence
     assert embed(images=out / "list.parquet").code == 0
     assert len(table_of(out)) == 7
-
-
-def test_a_damaged_shard_is_named_and_made_again_once_it_is_deleted(embed, out):
-    embed()
-    table, shard = table_of(out), out / "shards" / "00001.parquet"
-    shard.write_bytes(shard.read_bytes()[:100])
-    result = embed()
-    assert result.code == 1
-    assert "out/shards/00001.parquet is damaged (" in result.err
-    assert result.err.endswith("): delete it; run the same command to continue\n")
-    shard.unlink()
-    assert embed().code == 0
-    assert table_of(out) == table
 
 
 def test_a_collection_without_a_readable_image_fails(embed, out, tmp_path):
@@ -169,13 +167,6 @@ def test_bad_input_is_rejected_before_work(options, sentence, embed, out, photos
     before = sorted(tmp_path.rglob("*"))
     assert sentence in embed(**options).sentence
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_folder_has_one_job(embed, out):
-    embed()
-    with locked(out, "taken"):
-        assert "another process is writing to out" in embed().sentence
-    assert embed().code == 0
 
 
 def test_says_what_to_install(embed, monkeypatch):

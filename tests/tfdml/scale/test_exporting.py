@@ -48,6 +48,7 @@ def test_a_lance_table_finds_what_is_nearest(clustered, tmp_path):
     assert found["id"].to_pylist() == nearest(clustered, row, 5)
 
 
+@pytest.mark.slow  # imports its client for seconds
 def test_a_collection_of_qdrant_finds_what_is_nearest(clustered, tmp_path):
     qdrant_client = pytest.importorskip("qdrant_client")
     exported(clustered, "qdrant", tmp_path / "photos")
