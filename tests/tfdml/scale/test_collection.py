@@ -28,7 +28,7 @@ def test_reads_what_was_written(tmp_path, rng, monkeypatch):
         written.rows([7])
 
 
-def test_draws_the_same_rows_from_all_shards(clustered):
+def test_draws_the_same_rows_from_as_many_shards_as_it_needs(clustered, monkeypatch):
     ids, rows = clustered.sample(100, seed=3)
     again, _ = clustered.sample(100, seed=3)
     other, _ = clustered.sample(100, seed=4)
@@ -36,6 +36,9 @@ def test_draws_the_same_rows_from_all_shards(clustered):
     assert 95 <= len(np.unique(ids)) == len(ids) <= 100
     assert set(ids // 64) == set(range(10))
     np.testing.assert_array_equal(rows, clustered.rows(ids))
+    monkeypatch.setattr(module, "_SAMPLED_SHARDS", 2)
+    assert len(set(clustered.sample(50, seed=3).ids // 64)) == 2
+    assert len(set(clustered.sample(600, seed=3).ids // 64)) == 10
 
 
 def test_a_short_shard_gives_its_share_of_a_sample(tmp_path, rng):
@@ -44,12 +47,6 @@ def test_a_short_shard_gives_its_share_of_a_sample(tmp_path, rng):
     ids, _ = written.sample(63, seed=0)
     assert np.bincount(ids // 50).tolist() == [30, 30, 3]
     assert len(written.sample(105, seed=0).ids) == 105
-
-
-def test_draws_from_as_many_shards_as_a_large_sample_needs(clustered, monkeypatch):
-    monkeypatch.setattr(module, "_SAMPLED_SHARDS", 2)
-    assert len(set(clustered.sample(50, seed=3).ids // 64)) == 2
-    assert len(set(clustered.sample(600, seed=3).ids // 64)) == 10
 
 
 @pytest.mark.parametrize(

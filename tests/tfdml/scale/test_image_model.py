@@ -1,13 +1,15 @@
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdml.scale import image_model
+from tfdml.scale.image_model import ImageModel
 
 
 @pytest.fixture(scope="module")
 def model(served):
-    return image_model.ImageModel(served.folder / "1")
+    return ImageModel(served.folder / "1")
 
 
 def test_says_why_images_cannot_be_read(model, contents):
@@ -56,8 +58,15 @@ def test_rows_that_are_not_finite_are_no_embeddings(model, contents, monkeypatch
     assert problems == ["the model gives no finite embedding", None]
 
 
-def test_a_model_without_a_signature_is_rejected(monkeypatch):
-    monkeypatch.setattr(image_model, "fingerprint", lambda version: "")
-    monkeypatch.setattr(image_model, "load_signatures", lambda version: {"embed_images": None})
-    with pytest.raises(ValueError, match="must have a signature read_images"):
-        image_model.ImageModel("other")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("read_images", "has no signature embed_images. It has: read_images"),
+        ("embed_images", "must have a signature read_images"),
+    ],
+)
+def test_a_model_of_one_signature_is_rejected(name, message, model, monkeypatch):
+    other = types.SimpleNamespace(signatures={name: model._signatures[name]})
+    monkeypatch.setattr(tf.saved_model, "load", lambda path: other)
+    with pytest.raises(ValueError, match=message):
+        ImageModel(model.version)

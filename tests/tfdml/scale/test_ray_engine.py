@@ -21,16 +21,13 @@ def cluster():
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)  # of the workers
     patient = {"worker_register_timeout_seconds": 600}  # on a busy machine
     head = {"num_cpus": 1, "_system_config": patient}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    yield cluster
-    cluster.shutdown()
-    os.environ.pop("PYTHONPATH")
-    if before is not None:
-        os.environ["PYTHONPATH"] = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))  # of the workers
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture(scope="module")

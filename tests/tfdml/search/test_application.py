@@ -243,6 +243,8 @@ def test_a_condition_chooses_what_is_found_in_a_folder(client):
     found = client.get(f"/api/similar/{key}", query_string=where).json["results"]
     assert {image["name"] for image in found} == {"green/bright.png", "green/dark.png", "blue.png"}
     assert {image["folder"] for image in found} == {"green", ""}
+    wrong = client.get(f"/api/similar/{key}?where=colour%20%3D%201")
+    assert re.match("`where` must be a condition in SQL.*label", error_of(wrong, 400))
 
 
 def test_a_folder_is_changed_by_its_files(client, encoded):

@@ -93,26 +93,15 @@ def test_finds_the_same_without_an_index(collection, model, encoded):
     assert [len(found) for found in exact] == [3, 2, 0, 3, 2, 0, 4]
 
 
-def test_rejects_a_collection_that_fits_no_memory(collection, model, monkeypatch):
+def test_rejects_a_collection_that_fits_no_memory_or_is_of_another_model(
+    collection, model, monkeypatch
+):
     monkeypatch.setattr("tfdml.checks.total_memory", lambda: 10)
     with pytest.raises(ValueError, match=r"has no index \(`python -m tfdml\.scale index`\), and"):
         CollectionSearch(model, collection.folder)
-
-
-def test_rejects_a_collection_of_another_model(collection, model):
     model.fingerprint = "another"
     with pytest.raises(ValueError, match="made by this version of this model"):
         CollectionSearch(model, collection.folder)
-
-
-def test_a_condition_chooses_what_is_found(search, serving, encoded):
-    with serving(search) as ask:
-        _, answer, _ = ask("/api/similar/0?k=5&where=label%20%3D%20'green'")
-        assert [result["folder"] for result in answer["results"]] == ["green", "green"]
-        status, answer, _ = ask("/api/search?where=colour%20%3D%201", encoded((1, 2, 3)))
-        assert status == 400
-        assert "`where` must be a condition in SQL" in answer["error"]
-        assert "label" in answer["error"]
 
 
 def test_adds_and_removes_images_while_others_search(collection, model, serving, encoded, tmp_path):

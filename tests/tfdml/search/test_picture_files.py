@@ -25,11 +25,6 @@ def write(path, content=b"content"):
 
 
 @pytest.fixture
-def outside(tmp_path):
-    return write(tmp_path / "outside" / "secret.png", b"secret")
-
-
-@pytest.fixture
 def images(tmp_path):
     path = tmp_path / "images"
     path.mkdir()
@@ -47,7 +42,9 @@ def test_finds_images_in_all_folders(images):
     assert found[str(images / "b.PNG")] == file_stamp(status) == f"5 {status.st_mtime_ns}"
 
 
-def test_passes_over_links_that_lead_out(images, outside):
+def test_passes_over_and_rejects_paths_that_lead_out(images, tmp_path):
+    outside = write(tmp_path / "outside" / "secret.png", b"secret")
+    sibling = write(images.with_name("images2") / "a.png")
     write(images / "own.png")
     (images / "link.png").symlink_to(outside)
     (images / "relative.png").symlink_to(os.path.relpath(outside, images))
@@ -57,20 +54,6 @@ def test_passes_over_links_that_lead_out(images, outside):
     (images / "loop").symlink_to(images)
     with pytest.warns(UserWarning, match="2 links .*/images"):
         assert list(image_files(images)) == [str(images / "inner.png"), str(images / "own.png")]
-
-
-def test_passes_over_names_that_are_not_utf8(images):
-    write(images / "own.png")
-    write(images / os.fsdecode(b"\xff<b>.png"))
-    with pytest.warns(UserWarning, match=r"1 paths that are not valid UTF-8, such as .*udcff<b>"):
-        assert list(image_files(images)) == [str(images / "own.png")]
-
-
-def test_paths_that_leave_the_folder_are_rejected(images, outside):
-    write(images / "own.png")
-    (images / "link.png").symlink_to(outside)
-    (images / "folder").symlink_to(outside.parent)
-    sibling = write(images.with_name("images2") / "a.png")
     names = ["../outside/secret.png", str(outside), "link.png", "folder/secret.png", str(sibling)]
     for name in names:
         with pytest.raises(RejectedError, match="no longer in the folder") as caught:
@@ -79,6 +62,13 @@ def test_paths_that_leave_the_folder_are_rejected(images, outside):
     assert inside(images, "own.png") == images / "own.png"
     with pytest.raises(FileNotFoundError):
         inside(images, "missing.png")
+
+
+def test_passes_over_names_that_are_not_utf8(images):
+    write(images / "own.png")
+    write(images / os.fsdecode(b"\xff<b>.png"))
+    with pytest.warns(UserWarning, match=r"1 paths that are not valid UTF-8, such as .*udcff<b>"):
+        assert list(image_files(images)) == [str(images / "own.png")]
 
 
 def test_reads_a_file_that_is_as_it_was(images):
