@@ -134,11 +134,8 @@ def test_bars_are_the_cosine_where_there_is_one(model, search, opened, browser):
     assert len({*widths}) > 1
 
 
-def test_shows_both_scores_where_a_similarity_was_learned(
-    learned_model, folder, index, opened, browser
-):
-    search = FolderSearch(learned_model, folder, index)
-    search.refresh()
+def test_shows_both_scores_where_a_similarity_was_learned(model, search, opened, browser):
+    model.learned, search.rerank = True, 100
     ask = opened(search, "#image-0")
     browser.wait_for("h2", "The 3 nearest images")
     [best, *_] = ask("/api/similar/0")[1]["results"]
