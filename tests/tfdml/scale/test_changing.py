@@ -28,16 +28,16 @@ class ByContent:
     fingerprint, dim, batch_size = "m" * 64, 3, 3
 
     def read(self, contents):
-        return contents, [text if isinstance(text, str) or not text else None for text in contents]
+        is_read = [isinstance(each, bytes) and len(each) > 0 for each in contents]
+        pairs = zip(contents, is_read, strict=True)
+        return contents, [None if read else each or "it is empty" for each, read in pairs]
 
     def embed(self, contents, problems):
-        return np.stack([embedding_of(content) for content in contents]), [
-            None if problem is None else problem or "it is empty" for problem in problems
-        ]
+        return np.stack([embedding_of(content) for content in contents]), problems
 
 
 def embedding_of(content):
-    digest = hashlib.sha256(content if isinstance(content, bytes) else b"").digest()
+    digest = hashlib.sha256(repr(content).encode()).digest()
     return np.frombuffer(digest[:12], np.uint32).astype(np.float32) / 2**32
 
 
@@ -52,33 +52,34 @@ class Photos:
     def put(self, name, content, label=None, price=None):
         path = self.folder / "photos" / name
         path.write_bytes(content)
-        self.listed[str(path)] = (label, price)
+        self.listed[str(path)] = (label, price, content)
         return str(path)
 
-    def write_list(self, paths=None):
-        rows = [(path, *self.listed[path]) for path in paths or self.listed]
-        rows = [dict(zip(ROWS.names, row, strict=True)) for row in rows]
-        pq.write_table(pa.Table.from_pylist(rows, ROWS), self.list)
+    def write_list(self):
+        rows = [(path, *about[:2]) for path, about in self.listed.items()]
+        pq.write_table(pa.table([*zip(*rows, strict=True)], ROWS), self.list)
         return str(self.list)
 
     def embed(self):
         """The collection, from nothing."""
-        self.write_list()
-        listing, writer = list_images(str(self.list)), CollectionWriter(self.collection)
+        listing, writer = list_images(self.write_list()), CollectionWriter(self.collection)
         writer.begin({"model": "m" * 64, "dim": 3, "shard_size": SIZE}, listing)
         embed_missing(writer, listing, 3, lambda pieces: embedded(ByContent(), pieces))
         writer.finish()
         return Collection(self.collection)
 
-    def contents(self):
-        """{path: (label, price, content)} of the listed images."""
-        return {
-            path: (*about, pathlib.Path(path).read_bytes()) for path, about in self.listed.items()
-        }
+    def add(self):
+        return changing.add(self.collection, ByContent(), self.write_list())
+
+    def update(self):
+        return changing.update(self.collection, ByContent(), self.write_list())
+
+    def remove(self, where):
+        return changing.remove(self.collection, where)
 
     def check(self):
         """Checks that the collection is that of the listed images."""
-        assert held(self.collection) == with_embeddings(self.contents())
+        assert held(self.collection) == with_embeddings(self.listed)
 
 
 def held(folder):
@@ -131,11 +132,11 @@ def test_adds_what_is_not_there_and_names_copies(photos):
     copy = photos.put("copy.png", bytes([3]), "odd", 7)
     photos.put("new.png", b"new", "even", 30)
     photos.put("empty.png", b"")
-    done = changing.add(photos.collection, ByContent(), photos.write_list())
+    done = photos.add()
     assert done == (3, 0, 0, 1, [(copy, str(photos.folder / "photos/3.png"))])
     photos.check()
     assert_finds_what_is_near(photos.collection)
-    again = changing.add(photos.collection, ByContent(), str(photos.list))
+    again = photos.add()
     assert again == (0, 0, 0, 0, [])
     assert Collection(photos.collection).version == 1
     assert Collection(photos.collection).images == 13
@@ -147,9 +148,9 @@ def test_updates_to_a_list(photos):
     before = Collection(photos.collection).dataset().to_table().to_pylist()
     photos.put("1.png", b"other", None, 1)
     del photos.listed[gone]
-    photos.listed[relabelled] = ("new label", 3)
+    photos.listed[relabelled] = ("new label", 3, bytes([3]))
     photos.put("more.png", b"more", "even", 5)
-    done = changing.update(photos.collection, ByContent(), photos.write_list())
+    done = photos.update()
     assert done == (1, 1, 1, 0, [])
     photos.check()
     assert_finds_what_is_near(photos.collection)
@@ -157,7 +158,7 @@ def test_updates_to_a_list(photos):
     assert [row["path"] for row in after[:10]] == [row["path"] for row in before]
     assert [row["id"] for row in after] == list(range(11))
     assert after[2]["error"] == "removed"
-    assert changing.update(photos.collection, ByContent(), str(photos.list))[:4] == (0, 0, 0, 0)
+    assert photos.update()[:4] == (0, 0, 0, 0)
     assert build(Collection(photos.collection), "IVF2,Flat", parameters="nprobe=2")
     assert_finds_what_is_near(photos.collection)
     assert changed in held(photos.collection)
@@ -191,13 +192,13 @@ def test_stamps_decide_which_files_have_changed(photos, monkeypatch):
 
 def test_removes_by_a_condition(photos):
     build(Collection(photos.collection), "SQ8")
-    assert changing.remove(photos.collection, "price >= 4 and label = 'even'") == 3
+    assert photos.remove("price >= 4 and label = 'even'") == 3
     photos.listed = {path: a for path, a in photos.listed.items() if a[0] is None or a[1] < 4}
     photos.check()
     index = StoredIndex(Collection(photos.collection))
     assert len(index) == 7
     assert not np.isin(index.search(np.zeros((1, 3), np.float32), 9)[0], [4, 6, 8]).any()
-    assert changing.remove(photos.collection, "price > 100") == 0
+    assert photos.remove("price > 100") == 0
 
 
 @pytest.mark.parametrize(
@@ -215,8 +216,8 @@ def test_a_condition_is_met_by_all_that_is_found(photos, factory, few, monkeypat
     assert_finds_what_is_near(photos.collection, where, keep)
     photos.put("a.png", b"a", "even", 5)
     photos.put("b.png", b"b", "even", 50)
-    changing.add(photos.collection, ByContent(), photos.write_list())
-    changing.remove(photos.collection, "price = 2")
+    photos.add()
+    photos.remove("price = 2")
     assert_finds_what_is_near(photos.collection, where, keep)
     assert_finds_what_is_near(photos.collection)
 
@@ -227,7 +228,7 @@ def test_a_condition_is_met_by_all_that_is_found(photos, factory, few, monkeypat
 )
 def test_rejects_what_is_no_condition(photos, where):
     with pytest.raises(ValueError, match=r"`where` must be (a condition|true)") as error:
-        changing.remove(photos.collection, where)
+        photos.remove(where)
     assert where.split()[0] in str(error.value)
     photos.check()
 
@@ -253,7 +254,7 @@ def test_rejects_another_model_another_type_and_a_second_writer(photos):
         locked(photos.collection, "taken"),
         pytest.raises(BlockingIOError, match="another process is writing to"),
     ):
-        changing.remove(photos.collection, "price = 1")
+        photos.remove("price = 1")
     assert Collection(photos.collection).version == 0
 
 
@@ -265,7 +266,7 @@ def test_a_wrong_list_or_a_disk_that_is_gone_takes_nothing(photos, monkeypatch):
     before = held(photos.collection)
     for path in photos.listed:
         pathlib.Path(path).unlink()
-    assert changing.update(photos.collection, ByContent(), str(photos.list)) == (0, 0, 0, 0, [])
+    assert photos.update() == (0, 0, 0, 0, [])
     assert held(photos.collection) == before
     monkeypatch.setattr("tfdml.scale.writing._SURELY", 4)
     pq.write_table(pa.table({"path": [f"{name}.png" for name in "abcdefgh"]}), other)
@@ -288,7 +289,7 @@ def test_columns_that_a_list_lacks_stay(photos):
 
 
 def test_a_changed_collection_is_embedded_anew_by_another_model(photos, tmp_path):
-    changing.remove(photos.collection, "price < 3")
+    photos.remove("price < 3")
     listing = list_images(str(photos.collection))
     assert listing.table().column_names == ["path", "label", "price"]
     assert listing.table()["price"].to_pylist() == list(range(3, 10))
@@ -300,7 +301,7 @@ def test_a_changed_collection_is_embedded_anew_by_another_model(photos, tmp_path
 def test_an_open_collection_stays_as_it_was_for_one_change(photos):
     opened = Collection(photos.collection)
     before = held(photos.collection)
-    changing.remove(photos.collection, "price < 6")
+    photos.remove("price < 6")
     rows = [row for part in opened.chunks() for row in part.embeddings.tolist()]
     assert rows == [list(row[2]) for row in before.values()]
 
@@ -339,52 +340,40 @@ def test_random_changes_with_kills_lead_to_what_is_embedded_from_nothing(seed, c
     for number in range(9):
         photos.put(f"{number}.png", bytes([number]), "a", number)
     build(photos.embed(), "Flat")
-    embedded = photos.contents()
-    kills = 0
+    there, kills = dict(photos.listed), 0
     for _ in range(count):
         kind, price = rng.choice(["add", "update", "remove"]), int(rng.integers(12))
-        before = dict(embedded)
+        before = dict(there)
         if kind == "remove":
-            embedded = {
-                path: (label, each, content)
-                for path, (label, each, content) in embedded.items()
-                if each != price
-            }
-            change = functools.partial(changing.remove, photos.collection, f"price = {price}")
+            there = {path: about for path, about in there.items() if about[1] != price}
+            change = functools.partial(photos.remove, f"price = {price}")
         else:
             photos.listed = {}
             names = rng.permutation(30)[: rng.integers(1, 15)].tolist()
-            if kind == "update" and embedded:  # a list without any of its images is rejected
-                names = [int(pathlib.Path(next(iter(embedded))).stem), *names]
+            if kind == "update" and there:  # a list without any of its images is rejected
+                names = [int(pathlib.Path(next(iter(there))).stem), *names]
             for name in dict.fromkeys(names):
-                file = photos.folder / "photos" / f"{name}.png"
-                path, old = str(file), file.read_bytes() if file.exists() else None
-                rewritten = old is None or (kind == "update" and rng.random() < 0.3)
-                content = rng.bytes(int(rng.integers(3))) if rewritten else old
+                file = tmp_path / "photos" / f"{name}.png"
                 about = rng.choice(["a", "b"]).item(), int(rng.integers(12))
-                photos.listed[path] = about
-                if rewritten:
-                    photos.put(f"{name}.png", content, *about)
-                if kind == "update" or path not in embedded:
-                    embedded[path] = (*about, content)
-            if kind == "update":
-                embedded = {path: embedded[path] for path in photos.listed}
-            do = getattr(changing, kind)
-            change = functools.partial(do, photos.collection, ByContent(), photos.write_list())
+                if not file.exists() or (kind == "update" and rng.random() < 0.3):
+                    file.write_bytes(rng.bytes(int(rng.integers(3))))
+                photos.listed[str(file)] = (*about, file.read_bytes())
+            there = photos.listed | ({} if kind == "update" else there)
+            change = getattr(photos, kind)
         if rng.random() < 0.5:
             with killed_after(int(rng.integers(1, 4))):
                 try:
                     change()
                 except Killed:
                     kills += 1
-            seen, whole = held(photos.collection), [with_embeddings(x) for x in (before, embedded)]
+            seen, whole = held(photos.collection), [with_embeddings(x) for x in (before, there)]
             if kind == "remove":
                 assert seen in whole
             for path in seen.keys() | whole[0].keys() | whole[1].keys():
                 assert seen.get(path) in [each.get(path) for each in whole], (kind, path)
         change()
-        assert held(photos.collection) == with_embeddings(embedded)
-        if embedded:
+        assert held(photos.collection) == with_embeddings(there)
+        if there:
             assert_finds_what_is_near(photos.collection)
         if rng.random() < 0.1 and held(photos.collection):
             build(Collection(photos.collection), "Flat")
