@@ -13,6 +13,5 @@ def __getattr__(name):
     try:
         return _load(name)
     except ModuleNotFoundError as error:
-        extras = "scale,ray" if error.name == "ray" else "scale"
-        needed = f"a collection needs {error.name}: pip install -e '.[{extras}]'"
+        needed = f"a collection needs {error.name}: pip install -e '.[scale]'"
         raise ImportError(needed) from error

@@ -23,7 +23,6 @@ from tfdml.scale.layout import (
     LIST,
     MANIFEST,
     REMOVED,
-    STATE,
     shard_names,
     written_by,
 )
@@ -222,11 +221,6 @@ class Collection:
         columns = [name for name in rows.schema.names if name != "embedding"]
         field = pyarrow.dataset.field("error")
         return rows.to_table(columns=columns, filter=field.is_null() | (field != REMOVED))
-
-    def listed(self):
-        """The columns of the list of the images that were not removed: `pyarrow.Table`."""
-        rows = self.present()
-        return rows.drop_columns([name for name in STATE if name in rows.column_names])
 
     def changed_since(self, version):
         """(m,) ids, ascending, of rows that are new or have another embedding or none since."""

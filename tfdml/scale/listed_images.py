@@ -72,7 +72,9 @@ def list_images(images):
     address = _addresses(fs, images, root)
     pattern = re.search(r"[*?[]", root)
     if isinstance(fs, LocalFileSystem) and is_collection(root):
-        listing = Listing(Collection(root).listed().to_batches)
+        rows = Collection(root).present()
+        state = [name for name in STATE if name in rows.column_names]
+        listing = Listing(rows.drop_columns(state).to_batches)
     elif fs.isdir(root):
         found = files_below(root) if isinstance(fs, LocalFileSystem) else fs.find(root)
         listing = _found_paths(fs, root, found, address, labelled=True)

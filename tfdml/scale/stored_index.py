@@ -61,7 +61,8 @@ class StoredIndex:
         self.factory, self._collection = about["factory"], collection
         changed = collection.changed_since(about.get("version", 0))
         readable = collection.readable() if len(changed) else np.ones(collection.images, bool)
-        self._fresh = self._rows(changed[readable[changed]])
+        fresh = changed[readable[changed]]
+        self._fresh = Rows(fresh, collection.rows(fresh))
         self._usable = None  # (images,) booleans: rows of the index that are as they were
         if len(changed):
             self._usable = np.ones(collection.images, bool)
@@ -145,10 +146,7 @@ class StoredIndex:
         ids = self._collection.matching(where)
         mask = np.zeros(self._collection.images, bool)
         mask[ids] = True
-        return mask, self._rows(ids) if len(ids) <= _FEW else None
-
-    def _rows(self, ids):
-        return Rows(ids, self._collection.rows(ids))
+        return mask, Rows(ids, self._collection.rows(ids)) if len(ids) <= _FEW else None
 
     def _check_cells(self, rows):
         """Checks the cells that queries visit for the first time."""
