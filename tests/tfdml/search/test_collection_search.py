@@ -45,6 +45,7 @@ def test_a_file_is_served_as_what_it_is_now(search, serving, folder, encoded):
         status, content, _ = ask("/api/images/1")
         assert status == 415
         assert "secret" not in str(content)
+        assert ask("/api/images/1/thumbnail")[0] == 415
         assert search.images.entry(1).width == 0
         path.write_bytes(encoded((120, 5, 10), "JPEG"))
         assert search.images.entry(1)[1:3] == (40, 30)  # the failure was not kept
