@@ -8,18 +8,10 @@ import pytest
 from tfdml.scale.storage import NO_FILE, Folder, around_path, fetch
 
 
-@pytest.fixture(params=["local", "memory"])
-def folder(request, tmp_path):
-    if request.param == "local":
-        yield Folder(tmp_path / "folder")
-    else:
-        yield Folder("memory://written")
-        memory = fsspec.filesystem("memory")
-        if memory.exists("/written"):
-            memory.rm("/written", recursive=True)
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_file_is_written_whole_or_not_at_all(kind, tmp_path):
+    folder = Folder(f"{kind}://{tmp_path}/folder")
 
-
-def test_a_file_is_written_whole_or_not_at_all(folder):
     def half(file):
         file.write(b"a half")
         raise OSError("full")

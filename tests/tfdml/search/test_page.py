@@ -134,7 +134,7 @@ def test_bars_are_the_cosine_where_there_is_one(model, search, opened, browser):
     assert len({*widths}) > 1
 
 
-def test_shows_both_scores_where_a_similarity_was_learned(model, search, opened, browser):
+def test_shows_both_scores_of_a_learned_similarity_and_more_images(model, search, opened, browser):
     model.learned, search.rerank = True, 100
     ask = opened(search, "#image-0")
     browser.wait_for("h2", "The 3 nearest images")
@@ -143,14 +143,9 @@ def test_shows_both_scores_where_a_similarity_was_learned(model, search, opened,
     assert browser.texts(".score")[0] == expected
     assert "the learned similarity of the 100 nearest" in browser.texts("#about")[0]
     assert "reranking" in browser.texts("#status")[0]
-
-
-def test_shows_more_images(page):
-    page.driver.get(page.driver.current_url + "#image-0")
-    page.wait_for("h2", "The 3 nearest images")
-    page.click("#more")
-    page.wait_for("h2", "The 4 nearest images")
-    assert not page.one("#more").is_displayed()
+    browser.click("#more")
+    browser.wait_for("h2", "The 4 nearest images")
+    assert not browser.one("#more").is_displayed()
 
 
 def test_errors_are_reported_in_words(page, encoded):
