@@ -17,10 +17,9 @@ import tensorflow as tf
 from timing import seconds_of
 from tqdm import tqdm
 
-from tfdml.scale.embedding_job import embed_missing, embedded
 from tfdml.scale.image_model import ImageModel
 from tfdml.scale.listed_images import Listing, list_images
-from tfdml.scale.writing import CollectionWriter
+from tfdml.scale.writing import CollectionWriter, embed_missing, embedded
 from tfdml.serving.exported import find_version
 
 SHARD_SIZE = 10_000

@@ -1,9 +1,9 @@
 from . import changing as changing
-from . import embedding_job as embedding_job
 from . import exporting as exporting
 from . import image_model as image_model
 from . import indexing as indexing
 from . import listed_images as listed_images
+from . import writing as writing
 from .collection import Collection as Collection
 from .gallery import Gallery as Gallery
 from .gallery import retrieval_scores_per_query as retrieval_scores_per_query

@@ -193,13 +193,13 @@ def embed(program, settings, errors):
     identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": settings.shard_size}
     collection.check(identity)  # before listing, which may take minutes
     listing = scale.listed_images.list_images(settings.images)
-    work = work or functools.partial(scale.embedding_job.embedded, model)
+    work = work or functools.partial(scale.writing.embedded, model)
     stop = {"code": 1, "hint": f"; {CONTINUE}", "stopped": f"stopped: {CONTINUE}"}
     with connected, collection.folder.only_writer():
         collection.check(identity, listing)
         with one_sentence(program, RuntimeError, *errors, **stop):
             collection.begin(identity, listing)
-            scale.embedding_job.embed_missing(collection, listing, model.batch_size, work)
+            scale.writing.embed_missing(collection, listing, model.batch_size, work)
             unreadable = collection.finish()
     readable, hint = listing.images - unreadable, ": see `error` in the shards"
     print(f"Embedded {readable:,} images with {name_of(version)}: {settings.out}")

@@ -20,11 +20,10 @@ from tfdml.files import LOCK, copies, locked, replacing, write_text
 from tfdml.quiet import progress
 from tfdml.scale.checksums import sealed
 from tfdml.scale.collection import Collection
-from tfdml.scale.embedding_job import embedded, in_batches
 from tfdml.scale.layout import CHANGED_FORMAT, MANIFEST, REMOVED, SHARDS, STAMP, STATE, shard_name
 from tfdml.scale.listed_images import Listing, list_images
 from tfdml.scale.storage import NO_FILE, NOT_OPENED
-from tfdml.scale.writing import check_some_are_read, encoded, rows_of
+from tfdml.scale.writing import check_some_are_read, embedded, encoded, in_batches, rows_of
 
 PRESENT = f"error is distinct from '{REMOVED}'"  # in SQL
 _EMBED, _KEEP, _REMOVE = range(3)  # what is done to the embedding of a row

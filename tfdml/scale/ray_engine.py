@@ -50,7 +50,7 @@ def connected(address=None):
 
 
 def embedded(version, pieces):
-    """As `embedding_job.embedded`, on Ray, whose object store bounds the images in memory.
+    """As `writing.embedded`, on Ray, whose object store bounds the images in memory.
 
     One actor per GPU embeds images, which tasks on CPUs read. If there are no GPUs, actors on CPUs
     do both. The model is sent to the workers, who must be able to open the paths.

@@ -13,10 +13,9 @@ import pytest
 from tfdml import files
 from tfdml.files import locked, replacing
 from tfdml.scale import Collection, StoredIndex, changing
-from tfdml.scale.embedding_job import embed_missing, embedded
 from tfdml.scale.indexing import build
 from tfdml.scale.listed_images import list_images
-from tfdml.scale.writing import CollectionWriter
+from tfdml.scale.writing import CollectionWriter, embed_missing, embedded
 
 SIZE = 4  # images of a shard
 ROWS = pa.schema({"path": pa.string(), "label": pa.string(), "price": pa.int64()})
