@@ -14,8 +14,8 @@ def write_collection(
 ):
     """Writes a folder without checksums of its shards; returns its `Collection`."""
     paths = [f"images/{i}.png" for i in range(len(labels))] if paths is None else paths
-    listed = pa.table({"path": pa.array(paths), "label": pa.array(labels, pa.string())})
-    listing, writer = Listing(listed.to_batches), CollectionWriter(folder)
+    listed = pa.record_batch({"path": pa.array(paths), "label": pa.array(labels, pa.string())})
+    listing, writer = Listing(lambda: [listed]), CollectionWriter(folder)
     identity = {"model": model, "dim": embeddings.shape[1], "shard_size": shard_size}
     writer.begin(identity, listing)
     for number, shard in enumerate(listing.shards(shard_size)):

@@ -39,6 +39,8 @@ class Gallery:
 
     def __init__(self, collection):
         collection.check_complete()
+        expected = f"the gallery {collection.folder} must have images"
+        check(collection.images, expected, images=collection.images)
         errors = collection.columns("error")["error"]
         self.collection, self.readable = collection, errors.is_null().to_numpy()
         failed = np.flatnonzero(pc.fill_null(pc.not_equal(errors, REMOVED), False))

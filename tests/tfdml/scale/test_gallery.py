@@ -104,3 +104,6 @@ def test_rejects_what_cannot_be_evaluated(tmp_path, clustered, monkeypatch):
     unlabelled = write_collection(tmp_path / "none", rows, [None, None])
     with pytest.raises(ValueError, match=r"must have labels to evaluate by\. Received: images=2"):
         Gallery(unlabelled)
+    none = write_collection(tmp_path / "empty", rows[:0], [])
+    with pytest.raises(ValueError, match=r"empty must have images\. Received: images=0"):
+        Gallery(none)
