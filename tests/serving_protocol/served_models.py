@@ -1,6 +1,6 @@
 """A model with two versions, and the servers that serve it."""
 
-import importlib.util
+import contextlib
 import pathlib
 
 import keras
@@ -16,7 +16,7 @@ from tfdml import EmbeddingModel, losses
 from tfdml.evaluation import class_means, open_set_decision
 from tfdml.models import build_embedder
 from tfdml.serving import ExportOptions, Gallery, export_model
-from tfdml.serving.options import FORMATS
+from tfdml.serving.options import FORMATS, check_runtime
 
 SIZE = (16, 12, 3)
 NAME = "embedder"
@@ -92,12 +92,13 @@ def contents():
 
 
 def installed_formats():
-    """Names of the file formats whose runtimes are installed."""
-    return [
-        name
-        for name, (_, modules) in FORMATS.items()
-        if all(importlib.util.find_spec(module) for module in modules)
-    ]
+    """Names of the file formats that can be written here."""
+    found = []
+    for name in FORMATS:
+        with contextlib.suppress(ValueError):
+            check_runtime(name)
+            found.append(name)
+    return found
 
 
 def config_of(served):

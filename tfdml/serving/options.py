@@ -1,6 +1,7 @@
 """Options of an export: precision, formats, unreadable images and metadata."""
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 
 from tfdml.checks import check, check_integer, check_one_of, check_options, check_type
@@ -19,12 +20,16 @@ FORMATS = {
 
 
 def check_runtime(name):
-    """Raises a ValueError for a format that is unknown, or whose modules are not installed."""
+    """Raises a ValueError for a format that is unknown, or that what is installed cannot write."""
     check_one_of((SAVED_MODEL, *FORMATS), format=name)
     modules = FORMATS[name][1] if name in FORMATS else ()
     missing = [module for module in modules if not importlib.util.find_spec(module)]
     needed = f'the format {name} needs {", ".join(missing)}: pip install "tfdml[{name}]"'
     check(not missing, needed, format=name)
+    if name == "litert":
+        version = importlib.metadata.version("keras")
+        writes = tuple(map(int, version.split(".")[:2])) >= (3, 13)
+        check(writes, "the format litert needs Keras 3.13, of Python 3.11 or later", keras=version)
 
 
 @dataclasses.dataclass(frozen=True)

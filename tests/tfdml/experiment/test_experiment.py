@@ -115,8 +115,8 @@ def test_results_of_changed_settings_are_not_mixed(run, made, table):
         ("[0.1, 0.2, 0.4]", "0.1", "a range must be a list"),
         ("seeds:", "evaluate: {nim: true}\nseeds:", "Did you mean --nmi?"),
         ("seeds:", "score: [recal@1]\nseeds:", "the first `score` must be of queries"),
-        ("low: 1.0e-4", "low: -1.0", "`low > 0` must hold for `log=True`"),
-        ("low: 1.0e-4", "low: 1.0", "`low <= high` must hold"),
+        ("low: 1.0e-4", "low: -1.0", "low=-1.0"),
+        ("low: 1.0e-4", "low: 1.0", "low=1.0, high=0.01"),
         ("low: 1.0e-4", "lo: 1.0", "the range of 'learning_rate' has no option 'lo'"),
     ],
 )

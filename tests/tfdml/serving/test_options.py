@@ -30,3 +30,10 @@ def test_an_export_again_keeps_all_but_the_precision():
     stored = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
     assert options_kept(stored) == {"on_bad_image": "nan"}
     assert options_kept({}) == {}
+
+
+def test_litert_needs_a_keras_that_writes_it(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "3.12.4")
+    with pytest.raises(ValueError, match=r"needs Keras 3\.13, .* Received: keras='3\.12\.4'"):
+        export_options({"format": "onnx,litert"})
