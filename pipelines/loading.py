@@ -107,7 +107,8 @@ class Reader:
 
     def part(self, image, draws):
         """The part of an image of `before_crop` that `image` returns."""
-        size, augmentation, place = self.image_size, self.augmentation, draws and draws["place"]
+        size, augmentation = self.image_size, self.augmentation
+        place = draws and draws["place"]
         image = transforms.part(image, size, self.preprocessing, augmentation, place)
         if draws is None:
             return tf.cast(tf.ensure_shape(image, size), tf.float32)
@@ -209,7 +210,7 @@ def on_all_cores(dataset):
     options = tf.data.Options()
     options.autotune.enabled = False
     options.autotune.initial_parallelism = os.cpu_count()
-    # Which costs more when an iterator begins than it saves.
+    # Rewriting the graph costs more when an iterator begins than it saves.
     options.experimental_optimization.apply_default_optimizations = False
     return dataset.with_options(options)
 

@@ -54,7 +54,7 @@ def numbered_sets(cells):
     words = [*map(_words, cells)]
     _, names = numbered([word for row in words for word in row])
     ordered = [names[i] for i in sorted(names)]
-    check(len(ordered) > 1, "the column `labels` must name at least 2", labels=ordered)
+    check(len(ordered) > 1, "the column `labels` must name at least 2 labels", labels=ordered)
     labels = np.array([[int(name in row) for name in ordered] for row in words], np.int64)
     return labels, dict(enumerate(ordered))
 

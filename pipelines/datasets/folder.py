@@ -50,10 +50,9 @@ def _find_classes(data_dir):
         others = f"ignored {len(ignored)} files and folders that do not end in"
         warn(f"{others} {', '.join(SUFFIXES)}: {first_five(ignored)}")
     with_images = sum(map(bool, classes.values()))
+    halves = "4 or more to train: the first half is trained on, the others are scored"
     needed = f"{folder} must have 2 or more sub-folders with images ({', '.join(SUFFIXES)}), one "
-    needed += (
-        "per class, and 4 or more to train: the first half is trained on, the others are scored"
-    )
+    needed += f"per class, and {halves}"
     check(with_images >= 2, needed, sub_folders=len(classes), with_images=with_images)
     return classes
 

@@ -85,7 +85,7 @@ def _read(builder, keys, size):
     found = builder.info.splits
     parts = [part for part in PARTS if part in found] or list(found)
     wanted = f"'tfds:{builder.name}' must have splits named {', '.join(PARTS)}, or a single one"
-    check(len(parts) == 1 or parts[0] in PARTS, wanted, splits=parts)
+    check(len(parts) < 2 or parts[0] in PARTS, wanted, splits=parts)
 
     def read(example):
         image, label = (example[key] for key in keys)

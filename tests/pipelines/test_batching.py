@@ -107,6 +107,16 @@ def assert_equal_batches(batches, others):
         np.testing.assert_array_equal(images, other_images)
 
 
+@pytest.mark.parametrize("purpose", ["place", "warp", "colour"])
+def test_draws_differ_by_seed_step_and_row(purpose):
+    drawn = (
+        Reader().draws(seed, step, 2)[purpose].numpy() for seed, step in ((0, 0), (0, 1), (1, 0))
+    )
+    first, *others = drawn
+    for other in (first[::-1], *others):
+        assert (first != other).all()
+
+
 def test_all_images_of_a_batch_have_the_same_symmetry(rng):
     image = rng.integers(0, 256, (1, 4, 4, 1), dtype=np.uint8)
     split = Split(np.repeat(image, 4, axis=0), [0, 0, 1, 1])
@@ -210,6 +220,9 @@ def test_images_are_what_is_in_the_boxes(split, path_split, rng):
     for each in splits:
         batches = evaluation_batches(each, (8, 6, 3), batch_size=16).as_numpy_iterator()
         np.testing.assert_array_equal(np.concatenate(list(batches)), parts)
+    [(images, _)] = take(1, splits[0], 11, build=whole_class_batches, image_size=(8, 6, 3))
+    [rows] = rows_of(1, WholeClasses(11), split)
+    np.testing.assert_array_equal(images, np.stack([parts[row] for row in rows]))
 
 
 def test_a_box_outside_of_its_file_is_rejected_with_the_name(path_split):

@@ -23,6 +23,7 @@ def test_the_command_writes(tmp_path, capsys):
         (["--dataset", "cub200"], "the following arguments are required: --out"),
         (["--dataset", "cub20", "--out", "y"], "Unknown dataset 'cub20'. Did you mean 'cub200'?"),
         (["--dataset", "digits", "--out", "x" * 256], "File name too long"),
+        (["--quality", "90", "--lossless"], "--lossless: not allowed with argument --quality"),
     ],
 )
 def test_the_command_rejects_with_one_sentence(arguments, message, capsys):

@@ -94,8 +94,10 @@ def expand_queries(embeddings, neighbours=10, *, alpha=3.0, gallery_embeddings=N
     rows = gallery = unit_rows(inputs.finite_rows(embeddings))
     if gallery_embeddings is not None:
         gallery = unit_rows(inputs.gallery_rows(gallery_embeddings, rows))
-    alone, neighbours = gallery is rows, inputs.whole_number(neighbours, "neighbours", at_least=1)
-    most, expectation = len(gallery) - alone, "`neighbours` must not exceed the rows to find"
+    neighbours = inputs.whole_number(neighbours, "neighbours", at_least=1)
+    alone = gallery is rows
+    most = len(gallery) - int(alone)
+    expectation = "`neighbours` must not exceed the rows to find"
     check(neighbours <= most, expectation, neighbours=neighbours, rows_to_find=most)
     searched = () if alone else (gallery, np.arange(len(gallery)))
     found = rank(rows, np.arange(len(rows)), *searched, nearest=neighbours, depth=0).nearest

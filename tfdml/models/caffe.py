@@ -70,6 +70,8 @@ def read_weights(weights):
     try:
         with np.load(weights) as file:
             return dict(file)
+    except FileNotFoundError:
+        raise
     except Exception as error:  # errors of zipfile, zlib and NumPy have no common class
         expectation = "`weights` must be an .npz file of kernels and biases"
         raise ValueError(f"{expectation}. Received: weights={str(weights)!r}") from error

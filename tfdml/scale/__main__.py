@@ -201,9 +201,10 @@ def embed(program, settings, errors):
             collection.begin(identity, listing)
             scale.writing.embed_missing(collection, listing, model.batch_size, work)
             unreadable = collection.finish()
-    readable, hint = listing.images - unreadable, ": see `error` in the shards"
+    readable = listing.images - unreadable
+    hint = ": see `error` in the shards" if unreadable else ""
     print(f"Embedded {readable:,} images with {name_of(version)}: {settings.out}")
-    print(f"Could not read {unreadable:,} images{hint if unreadable else ''}")
+    print(f"Could not read {unreadable:,} images{hint}")
     if not readable:
         fail(program, f"no image of {settings.images} could be read", code=1)
     if "://" in settings.out:

@@ -180,7 +180,8 @@ class Collection:
 
     def columns(self, *names):
         """Columns of all images, in the order of ids, as a `pyarrow.Table`."""
-        return pa.concat_tables(self.read(number, list(names)) for number in range(self.shards))
+        tables = [self.read(number, list(names)) for number in range(self.shards)]
+        return pa.concat_tables(tables or [_COLUMNS.empty_table().select(list(names))])
 
     def matching(self, where, among="error is null"):
         """(m,) ids, ascending, of the images with an embedding that meet a condition in SQL.

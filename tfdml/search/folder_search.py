@@ -111,7 +111,8 @@ class FolderSearch(CollectionSearch):
 def _begin(index, model, folder):
     """Writes a collection of no images, the index of a folder."""
     identity = {"model": model.fingerprint, "dim": model.dim, "shard_size": _SHARD_SIZE}
-    identity[SEARCHED], writer = str(folder), scale.CollectionWriter(index)
+    identity[SEARCHED] = str(folder)
+    writer = scale.CollectionWriter(index)
     writer.check(identity)
     with writer.folder.only_writer():
         writer.begin(identity, _listing({}, []))

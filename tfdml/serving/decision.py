@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from tfdml.checks import check
 from tfdml.evaluation.calibration import CALIBRATIONS, Platt
 from tfdml.serving.nearest import Nearest, check_rows
 
@@ -33,8 +34,10 @@ class Decision(keras.layers.Layer):
         self._whitening = None if rule.whitening is None else self._stored(rule.whitening)
         rows = rule.rows if rule.whitening is None else rule.rows @ rule.whitening
         check_rows(len(rows))
+        rows = np.asarray(rows, np.float32)
+        check(np.isfinite(rows).all(), "`embeddings` must be finite")
         self._class_ids, self._scales = self._stored(class_ids, "int32"), self._stored(rule.scales)
-        self._nearest = Nearest(np.asarray(rows, np.float32), 2)
+        self._nearest = Nearest(rows, 2)
 
     def _stored(self, numbers, dtype="float32"):
         weight = self.add_weight(shape=numbers.shape, dtype=dtype, trainable=False)

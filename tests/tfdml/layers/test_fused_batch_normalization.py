@@ -44,6 +44,7 @@ def results(layer, x, training=True):
         ({}, (1, 1, 1, 3), 1e-4),
         ({"axis": 1}, (5, 6, 4, 3), 1e-4),
         ({"scale": False}, (5, 6, 4, 3), 1e-4),
+        ({"trainable": False}, (5, 6, 4, 3), 1e-4),
         ({"center": False}, (5, 6, 4, 3), 1e-4),
         ({}, (5, 3), 1e-4),
         ({"dtype": "float64"}, (8, 5, 4, 3), 1e-4),

@@ -1,9 +1,11 @@
 """Collections in the formats of other tools, read by their own clients."""
 
+import numpy as np
 import programs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from stored_collections import write_collection
 
 from tfdml.scale import __main__ as command
 
@@ -37,6 +39,14 @@ def test_a_parquet_file_has_the_readable_images(precision, clustered, tmp_path):
     assert table.select(["path", "label"]).equals(listed.cast(table.select([1, 2]).schema))
     again = programs.run(command.main, "export", clustered.folder, out, cwd=".")
     assert f"{out} exists: choose another place" in again.sentence
+
+
+def test_a_collection_without_images_is_a_file_without_rows(tmp_path):
+    empty = write_collection(tmp_path / "none", np.zeros((0, 4)), [])
+    out = tmp_path / "none.parquet"
+    result = programs.run(command.main, "export", empty.folder, out, cwd=".")
+    assert result.out.startswith("0 images: ")
+    assert pq.read_table(out).num_rows == 0
 
 
 def test_a_lance_table_finds_what_is_nearest(clustered, tmp_path):

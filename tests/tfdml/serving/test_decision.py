@@ -23,3 +23,10 @@ def test_decides_as_the_evaluation_does(method, calibration):
     check_equal(layer(asked), expected)
     assert layer.stated["method"] == method
     assert layer.stated["threshold"] == decision.threshold
+
+
+def test_rows_beyond_float32_are_rejected():
+    decision = decision_of("nearest", rows_of(1), CALIBRATIONS[0], rows_of(3))
+    rule = decision.rule._replace(rows=decision.rule.rows * 1e300)
+    with pytest.raises(ValueError, match="`embeddings` must be finite"):
+        Decision(decision._replace(rule=rule))

@@ -29,6 +29,7 @@ def test_the_largest_image_is_at_least_one_of_the_model():
 def test_an_export_again_keeps_all_but_the_precision():
     stored = {"precision": "int8", "on_bad_image": "nan", "licence": None, "dimension": 8}
     assert options_kept(stored) == {"on_bad_image": "nan"}
+    assert options_kept({"format": "onnx", "precision": "int8"}) == {"format": "onnx"}
     assert options_kept({}) == {}
 
 

@@ -204,6 +204,12 @@ def test_a_folder_that_is_no_version_is_warned_of(model, tmp_path, monkeypatch):
         assert export_model(model, tmp_path / "model") == tmp_path / "model"
 
 
+def test_neighbours_are_found_in_a_session(complete, complete_signatures, contents):
+    found = Session(complete).run("neighbours", {"image_bytes": contents})
+    expected = complete_signatures["neighbours"](image_bytes=tf.constant(contents))
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+
+
 def test_an_existing_version_is_not_written_again(served):
     with pytest.raises(FileExistsError, match="never overwritten"):
         export_model(served.models[2], served.folder / "2")
