@@ -186,7 +186,8 @@ def test_blocks_that_are_computed_again_have_the_same_gradients(tune, preset, im
     def gradients():
         with tf.GradientTape() as tape:
             value = loss(labels, embedder(images, training=True))
-        return tape.gradient(value, embedder.trainable_variables)
+        slopes = tape.gradient(value, embedder.trainable_variables)
+        return [tf.convert_to_tensor(slope) for slope in slopes]  # those of positions are slices
 
     for blocks in ([], recomputable_blocks(embedder)):
         with recomputing(blocks):
