@@ -4,9 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfdml.checks import check
 from tfdml.evaluation.calibration import CALIBRATIONS, Platt
-from tfdml.serving.nearest import Nearest, check_rows
+from tfdml.serving.nearest import Nearest, checked_rows
 
 
 class Decision(keras.layers.Layer):
@@ -33,11 +32,8 @@ class Decision(keras.layers.Layer):
         class_ids = np.unique(rule.ids, return_inverse=True)[1]
         self._whitening = None if rule.whitening is None else self._stored(rule.whitening)
         rows = rule.rows if rule.whitening is None else rule.rows @ rule.whitening
-        check_rows(len(rows))
-        rows = np.asarray(rows, np.float32)
-        check(np.isfinite(rows).all(), "`embeddings` must be finite")
         self._class_ids, self._scales = self._stored(class_ids, "int32"), self._stored(rule.scales)
-        self._nearest = Nearest(rows, 2)
+        self._nearest = Nearest(checked_rows(rows), 2)
 
     def _stored(self, numbers, dtype="float32"):
         weight = self.add_weight(shape=numbers.shape, dtype=dtype, trainable=False)

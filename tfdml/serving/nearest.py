@@ -35,24 +35,30 @@ class Gallery:
     classes: list | None = None
 
     def __post_init__(self):
-        rows = np.asarray(self.embeddings, np.float32)
+        rows = checked_rows(self.embeddings)
         object.__setattr__(self, "embeddings", rows)
-        check(rows.ndim == 2, "`embeddings` must be (n, dim)", shape=rows.shape)
-        check_rows(len(rows))
         for name, texts in (("ids", self.ids), ("classes", self.classes)):
             count = len(rows) if texts is None else len(texts)
             expected = f"`{name}` must have one text per row"
             check(count == len(rows), expected, rows=len(rows), **{name: count})
         twice = [text for text, count in Counter(self.ids).items() if count > 1]
         check(not twice, "`ids` must be unique", ids=twice[:3])
-        infinite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        check(not infinite.size, "`embeddings` must be finite", rows=infinite[:3].tolist())
 
 
 def check_rows(count):
     """Raises a ValueError unless a `Gallery` can have as many rows."""
     expected = f"a gallery has from 1 to {MOST_ROWS:,} rows; use an index for more"
     check(0 < count <= MOST_ROWS, expected, rows=count)
+
+
+def checked_rows(embeddings):
+    """The (n, dim) rows to search as float32; a ValueError if these are too many or not finite."""
+    rows = np.asarray(embeddings, np.float32)
+    check(rows.ndim == 2, "`embeddings` must be (n, dim)", shape=rows.shape)
+    check_rows(len(rows))
+    infinite = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    check(not infinite.size, "`embeddings` must be finite", rows=infinite[:3].tolist())
+    return rows
 
 
 def class_means(embeddings, labels, names):
