@@ -35,9 +35,8 @@ def corrected(dataset, data_dir, exclude=None, relabel=None):
     labels, kept = joined.labels.copy(), np.ones(len(joined.labels), bool)
     if relabel:
         ids = dict(zip(joined.names, joined.classes.tolist(), strict=True))
-        for row, name, where, _ in read_corrections(
-            relabel, "label", RELABEL, joined.images, data_dir
-        ):
+        lines = read_corrections(relabel, "label", RELABEL, joined.images, data_dir)
+        for row, name, where, _ in lines:
             check(name in ids, f"{where}: a new label must be a class of the dataset", label=name)
             labels[row] = ids[name]
         homes = [np.isin(labels, split.classes) for split in dataset.splits.values()]

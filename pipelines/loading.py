@@ -210,7 +210,8 @@ def on_all_cores(dataset):
     options = tf.data.Options()
     options.autotune.enabled = False
     options.autotune.initial_parallelism = os.cpu_count()
-    # Rewriting the graph costs more when an iterator begins than it saves.
+    # Rewriting the graph costs more when an iterator begins than it saves, and may add a prefetch,
+    # which would read beyond a refresh of hard neighbours.
     options.experimental_optimization.apply_default_optimizations = False
     return dataset.with_options(options)
 

@@ -8,8 +8,8 @@ from tfdml.checks import check, unknown_name
 from tfdml.files import unpacked
 
 # Names for `--dataset` and `load`, sorted: name -> (module of this package with
-# `load(data_dir, ...)`, options of that `load`). What is given for NAME or PATH is its option
-# `name`: an image set of TensorFlow Datasets; one of Hugging Face, a name or a folder.
+# `load(data_dir, ...)`, options of that `load`). What a user writes in place of NAME, a data set of
+# TensorFlow Datasets, or PATH, a name or folder of Hugging Face, becomes the option `name`.
 DATASETS = {
     "cache": ("cached", {}),
     "cars196": ("cars196", {}),
@@ -22,15 +22,15 @@ DATASETS = {
     "imagenet2010": ("imagenet", {"name": "imagenet2010"}),
     "in_shop": ("in_shop", {}),
     "omniglot": ("omniglot", {}),
-    "parquet": ("tables", {"kind": "parquet"}),
+    "parquet": ("tables", {"file_format": "parquet"}),
     "stanford_online_products": ("stanford_online_products", {}),
     "vehicle_id": ("vehicle_id", {"size": 800}),
     "vehicle_id_1600": ("vehicle_id", {"size": 1600}),
     "vehicle_id_2400": ("vehicle_id", {"size": 2400}),
     "vehicle_id_models": ("vehicle_id", {"size": 800, "models": True}),
-    "webdataset": ("tables", {"kind": "webdataset"}),
+    "webdataset": ("tables", {"file_format": "webdataset"}),
     "tfds:NAME": ("tfds_images", {}),
-    "hf:PATH": ("tables", {"kind": "parquet"}),
+    "hf:PATH": ("tables", {"file_format": "parquet"}),
 }
 READ = ("omniglot", "tfds:NAME")  # whose `load` reads all images, with TensorFlow
 BUILT_IN = ("digits", "glyphs")

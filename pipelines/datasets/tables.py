@@ -14,25 +14,25 @@ from tfdml.images.image_headers import readable
 from tfdml.quiet import progress
 
 
-def load(data_dir=None, skip_invalid=False, training=True, *, kind, name=None):
+def load(data_dir=None, skip_invalid=False, training=True, *, file_format, name=None):
     """Images of tables. Parts named by `WORDS` are kept if their classes differ, else halved.
 
     Args:
         data_dir, skip_invalid, training: As for `pipelines.load`.
-        kind: `"parquet"`: files with a column of encoded images and a column `label` or of class
-            labels of Hugging Face; `"webdataset"`: tar files with KEY.jpg and KEY.cls, or KEY.json
-            with a `label`.
+        file_format: `"parquet"`: files with a column of encoded images and a column `label` or of
+            class labels of Hugging Face; `"webdataset"`: tar files with KEY.jpg and KEY.cls, or
+            KEY.json with a `label`.
         name: A data set of Hugging Face: a folder of `save_to_disk`, or a name on the hub.
     """
     if name is not None:
         name = os.path.expanduser(name)
         data_dir = name if pathlib.Path(name).is_dir() else _downloaded(name)
-    path = given_path(kind, data_dir, "a file or a folder of files")
-    rows = _shard_rows(path) if kind == "webdataset" else _table_rows(path)
+    path = given_path(file_format, data_dir, "a file or a folder of files")
+    rows = _shard_rows(path) if file_format == "webdataset" else _table_rows(path)
     paths, words, parts = zip(*rows, strict=True)
     labels, class_names = numbered([str(word) for word in words])
     images = ImageList(paths, labels, class_names, parts=parts_of(parts, labels))
-    return checked_dataset(name or kind, images, skip_invalid, training)
+    return checked_dataset(name or file_format, images, skip_invalid, training)
 
 
 def _downloaded(name):

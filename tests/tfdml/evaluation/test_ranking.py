@@ -127,16 +127,16 @@ def test_finds_the_best_rows_by_a_similarity(sizes, rng):
     np.testing.assert_allclose(ranking.distances, -np.sort(-scores, axis=1)[:, :6])
 
 
-@pytest.mark.parametrize("kind", ["tiny", "huge", "ties", "as of float32"])
-def test_finds_the_nearest_rows_by_distance_then_by_number(kind, sizes, rng):
+@pytest.mark.parametrize("points", ["tiny", "huge", "tied", "nearly tied"])
+def test_finds_the_nearest_rows_by_distance_then_by_number(points, sizes, rng):
     x = {
         "tiny": lambda: (2.0**-60 * rng.normal(size=(80, 5))).astype("f4"),
         "huge": lambda: 2.0**60 * rng.normal(size=(80, 5)),
-        "ties": lambda: rng.integers(-2, 3, (13, 2)).astype(float),
-        "as of float32": lambda: (
+        "tied": lambda: rng.integers(-2, 3, (13, 2)).astype(float),
+        "nearly tied": lambda: (  # as far as float32 can tell
             np.repeat([-1.0, 1.0], 8)[:, None] + 1e-6 * rng.normal(size=(16, 3))
         ),
-    }[kind]()
+    }[points]()
     distances = np.sqrt(-nearness(x, x))
     np.fill_diagonal(distances, np.inf)
     order = np.argsort(distances, axis=1, kind="stable")

@@ -59,13 +59,13 @@ def assert_equal(scores, expected):
         np.testing.assert_allclose(scores[name], expected[name], rtol=1e-12, atol=0, err_msg=name)
 
 
-def some_rows(kind, rng):
+def some_rows(points, rng):
     x = {
         "spread": lambda: rng.normal(size=(60, 6)),
         "grid": lambda: grid(rng),
         "collapsed": lambda: np.full((60, 4), 0.3),
         "half zero": lambda: rng.normal(size=(60, 4)) * (np.arange(60) % 2)[:, None],
-    }[kind]()
+    }[points]()
     return x, uneven_labels(rng)
 
 
@@ -83,9 +83,9 @@ def test_equals_the_golden_values():
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "similarity", "grouped", "sizes"),
+    ("points", "dtype", "similarity", "grouped", "sizes"),
     [
-        *((kind, "float64", None, False, "as is") for kind in ("spread", "collapsed", "half zero")),
+        *((of, "float64", None, False, "as is") for of in ("spread", "collapsed", "half zero")),
         *(("spread", dtype, None, False, "as is") for dtype in ("float16", "float32")),
         ("spread", "float64", None, False, "small"),
         *(
@@ -95,8 +95,8 @@ def test_equals_the_golden_values():
     ],
     indirect=["sizes"],
 )
-def test_equals_loops(kind, dtype, similarity, grouped, sizes, rng):
-    x, labels = some_rows(kind, rng)
+def test_equals_loops(points, dtype, similarity, grouped, sizes, rng):
+    x, labels = some_rows(points, rng)
     x, query, k = x.astype(dtype), np.arange(60) % 3 == 0, (1, 2, 5)
     table, others = nearness(x, x), np.ix_(query, ~query)
     groups = rng.integers(0, 3, 60) + 2**60 if grouped else np.arange(60)
@@ -104,7 +104,7 @@ def test_equals_loops(kind, dtype, similarity, grouped, sizes, rng):
     expected = by_loops(table, labels, k, labels, excluded)
     in_gallery = by_loops(table[others], labels[query], k, labels[~query], excluded[others])
     (rows, ids), gallery = apart(x, labels[:, None], query)
-    kind = {"groups": groups} if grouped else {}
+    among = {"groups": groups} if grouped else {}
     gallery |= {"groups": groups[query], "gallery_groups": groups[~query]} if grouped else {}
     # Of any dtype, whose rows stay as they are.
     gallery["gallery_embeddings"] = gallery["gallery_embeddings"].astype("float64")
@@ -113,7 +113,7 @@ def test_equals_loops(kind, dtype, similarity, grouped, sizes, rng):
     # Alone, as each needs other ranks.
     for metrics in [None, *METRICS] if sizes == "as is" else [None, "recall", "map@r"]:
         options = {"k": k, "metrics": metrics, "similarity": similarity}
-        assert_equal(retrieval_scores_per_query(x, labels, **options, **kind), expected)
+        assert_equal(retrieval_scores_per_query(x, labels, **options, **among), expected)
         assert_equal(retrieval_scores_per_query(rows, ids, **options, **gallery), in_gallery)
 
 
